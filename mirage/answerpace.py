@@ -1,4 +1,4 @@
-"""How fast each client is sent answers that count against no rate of its own: refusals, health, static files.
+"""How fast each client is sent answers that count against no rate of its own: rejections, health, static files.
 
 Such an answer costs about as much time as any other. It waits until it is due; the next request of its connection
 is not begun before, so that a client that floods takes a small share of the event loop. An answer within the pace

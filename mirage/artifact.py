@@ -1,4 +1,5 @@
-"""What was trained, as a folder: files, and a manifest with the SHA-256 of each; alike for all kinds of models."""
+"""What was trained, as a directory: files, and a manifest with the SHA-256 of each; alike for all kinds of
+models."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ def read_manifest(folder: Path, newest: int) -> dict[str, Any]:
     try:
         document = parse_json(read_regular(path, LARGEST_MANIFEST, follow_links=False))
     except FileNotFoundError:
-        raise ArtifactMismatch(str(path), "there is no such file: name the folder of a trained model") from None
+        raise ArtifactMismatch(str(path), "there is no such file: name the directory of a trained model") from None
     except (OSError, ValueError) as error:
         raise ArtifactMismatch(str(path), f"cannot be read: {error}; train the model again") from error
     if not isinstance(document, dict):
@@ -98,7 +99,7 @@ def manifest_text(manifest: Mapping[str, Any]) -> str:
 
 
 def write_folder(folder: Path, contents: Mapping[str, bytes]) -> Path:
-    """Write a folder of these files, whole or not at all. Raises ``ConfigError`` for one that is there."""
+    """Write a directory of these files, whole or not at all. Raises ``ConfigError`` for one that is there."""
     refuse_existing(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     new = Path(mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
@@ -116,7 +117,7 @@ def write_folder(folder: Path, contents: Mapping[str, bytes]) -> Path:
 def refuse_existing(folder: Path) -> None:
     """Raise ``ConfigError`` where ``folder`` is there already: better before the training than after it."""
     if folder.exists():
-        raise ConfigError(str(folder), "is there already: name another folder or delete it")
+        raise ConfigError(str(folder), "is there already: name another directory or delete it")
 
 
 def library_versions(*more: str) -> dict[str, str]:

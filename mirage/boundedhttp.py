@@ -28,7 +28,7 @@ _FAULTS.setLevel(logging.ERROR)
 MOST_HEADERS = 100
 """Headers and trailers of one request."""
 _AROUND = 4
-"""Bytes of a header beside its name and value."""
+"""Bytes of a header next to its name and value."""
 MOST_IN_LINE = 32
 """Requests that a client may send before it has the answer to the first."""
 READ_WITHIN = 30.0

@@ -51,7 +51,7 @@ def parse_json(text: str | bytes, pairs: Pairs | None = None, most: int | None =
 def decode_foreign(content: bytes) -> str:
     """Text of a program that passes on users' words as they are, such as Slurm's commands. Never fails.
 
-    Bytes that are no UTF-8 are spelled as Python does (surrogateescape), so that the bytes can be had back.
+    Bytes that are no UTF-8 are written as Python does (surrogateescape), so that the bytes can be had back.
     """
     return content.decode("utf-8", "surrogateescape")
 

@@ -47,19 +47,21 @@ def check_not_replaceable(directory: Path) -> None:
     for place in directory.resolve().parents:
         mode = place.stat().st_mode
         if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-            told = f"everybody may write to {place}, and so replace what is in it; name another directory"
+            told = f"all users may write to {place}, and so replace what is in it; name another directory"
             raise PermissionError(told)
 
 
 def _check_place(place: Path, trusted: Collection[int]) -> None:
     there = place.stat()
     if there.st_uid not in trusted:
-        told = f"{place} belongs to another user, who could replace what is in it; name another folder"
+        told = f"{place} belongs to another user, who could replace what is in it; name another directory"
         raise PermissionError(told)
     if there.st_mode & stat.S_ISVTX:
         return
     if _is_writable_by_others(there):
-        raise PermissionError(f"other users may write to {place} and replace what is in it; name another folder")
+        raise PermissionError(
+            f"other users may write to {place} and replace what is in it; name another directory"
+        )
 
 
 def _is_writable_by_others(there: os.stat_result) -> bool:

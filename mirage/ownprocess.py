@@ -1,7 +1,7 @@
 """This interpreter in a process of its own, which imports nothing from the directory in which it is started.
 
 ``python -m`` and ``python -c`` look for every module in the working directory first. Whoever may write there, as
-everybody may in ``/tmp``, would have their code run by the account that starts the process.
+all users may in ``/tmp``, would have their code run by the account that starts the process.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The SDK: all that a predictor in a package of its own may import.
 
 A package offers in the entry-point group ``mirage.predictors`` a factory of the parameter's text, and in
-``mirage.trainers`` a factory without arguments of a ``Trainer``. A trained predictor is a folder that
+``mirage.trainers`` a factory without arguments of a ``Trainer``. A trained predictor is a directory that
 ``write_artifact`` has written: ``mirage train NAME`` makes it, ``NAME:FOLDER`` loads it, with numpy and
 onnxruntime alone.
 """
@@ -88,10 +88,10 @@ __all__ = [
 
 
 class Trainer(Protocol):
-    """Learns from counterfactual hand-overs."""
+    """Learns from counterfactual handovers."""
 
     def train(self, table: Table, validation: Table, seed: int, out: Path) -> Path:
-        """Learn from ``table``, choose on ``validation`` (later hand-overs), and write the artifact ``out``.
+        """Learn from ``table``, choose on ``validation`` (later handovers), and write the artifact ``out``.
 
         Equal arguments give equal predictions. Raises ``ConfigError`` for a table it cannot learn from and
         ``MissingExtra`` where a library for training is not installed.
@@ -105,7 +105,7 @@ def artifact_factory(plugin: str) -> Callable[[str], ArtifactPredictor]:
         if not parameter:
             raise ValueError(
                 f"needs a trained model: `mirage train {plugin}` makes one, `mirage models promote` puts it in "
-                f"use; a configuration may also name the folder of one, {plugin}:FOLDER"
+                f"use; a configuration may also name the directory of one, {plugin}:FOLDER"
             )
         return load_artifact(Path(parameter).expanduser(), f"{plugin}:{parameter}", plugin=plugin)
 

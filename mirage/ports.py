@@ -158,9 +158,9 @@ class Ticks(Protocol):
     """When the loop runs its next cycle: wall clock, simulated or recorded."""
 
     def wait(self, wake: Seconds, deciding: bool) -> bool:
-        """Return at the next cycle's instant; ``False`` when there is none any more.
+        """Return at the next cycle's time; ``False`` when there is none any more.
 
-        At the latest at ``wake``, an instant at which the loop knows that something is due. ``deciding`` is
+        At the latest at ``wake``, a time at which the loop knows that something is due. ``deciding`` is
         false while no chain waits for a decision: nothing happens then before a link of ours changes, and the
         wait may last until it does.
         """
@@ -260,7 +260,7 @@ class Ordering(Protocol):
         """
 
     def static_scores(self, tasks: TaskTable) -> NDArray[np.float64] | None:
-        """The scores of all tasks where they are the same at every instant before a task starts; else None.
+        """The scores of all tasks where they are the same at every time before a task starts; else None.
 
         Where they are, a simulation without preemption runs wholly in compiled code.
         """
@@ -298,5 +298,5 @@ class RequestPolicy(Protocol):
     def decide(self, view: SystemView) -> Dispatch:
         """What begins now. Asked when a request comes, when a piece ends, and when the period is over.
 
-        Units that stay free and requests that stay ready are asked about again at the next of these instants.
+        Units that stay free and requests that stay ready are asked about again at the next of these times.
         """

@@ -25,7 +25,7 @@ MOST_HANDSHAKES = 256
 MOST_OF_ONE_ADDRESS = 128
 """Beyond, a new one ends the oldest of its address: who is honest is done long before it is the oldest."""
 _AT_ONCE = 16
-"""Connections taken before others have their turn: few, so that handshakes go on between."""
+"""Connections taken before others have their turn: few, so that handshakes continue between."""
 _PAUSE_S = 1.0
 
 

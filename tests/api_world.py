@@ -1,4 +1,4 @@
-"""A real server on a real socket, over a loop that a test drives by hand."""
+"""A real server on a real socket, over a loop that a test drives manually."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ START = 1_700_000_000
 
 @dataclass
 class HandLoop:
-    """Obeys commands as the real loop does, in a thread, and publishes a status after each round."""
+    """Executes commands as the real loop does, in a thread, and publishes a status after each round."""
 
     records: list[ChainRecord] = field(default_factory=list)
     journal: list[Entry] = field(default_factory=list)
@@ -87,7 +87,7 @@ class HandLoop:
 
 @dataclass
 class World:
-    """What a test of the interface has at hand."""
+    """What a test of the API has at hand."""
 
     loop: HandLoop
     desk: OrderDesk
@@ -148,7 +148,7 @@ def world() -> Iterator[World]:
 
 
 def serve(**changes: Any) -> Iterator[World]:
-    """A server with a loop behind it; its socket is in a folder that every user can enter."""
+    """A server with a loop behind it; its socket is in a directory that every user can enter."""
     folder = Path(tempfile.mkdtemp(prefix="mirage-api-"))
     folder.chmod(0o755)
     loop = HandLoop()

@@ -22,7 +22,7 @@ settings.load_profile("mirage")
 # Suites that several tests share tell what differed, as tests do.
 pytest.register_assert_rewrite("contract", "live_world")
 
-# Each process of the tests has a processor to itself: with a team of threads in each, small networks train ten
+# Each process of the tests has a CPU to itself: with a team of threads in each, small networks train ten
 # times more slowly. Read by torch and numpy as they are imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -65,7 +65,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder of published traces kept beside the project; tests that need it skip without it."""
+    """The directory of published traces kept next to the project; tests that need it skip without it."""
     folder = Path(__file__).resolve().parents[2] / "shared" / "traces"
     if not folder.is_dir():
         pytest.skip(f"published traces not found: {folder}")

@@ -85,7 +85,7 @@ def wait_until(condition: Callable[[], bool], what: Callable[[], str]) -> None:
 
 
 def copied(sources: Iterable[str], to: Path) -> None:
-    """Exactly these files and folders of the project, so that nothing else in a checkout can matter."""
+    """Exactly these files and directories of the project, so that nothing else in a checkout can matter."""
     for source in sources:
         target = to / source
         target.parent.mkdir(parents=True, exist_ok=True)

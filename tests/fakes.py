@@ -93,7 +93,7 @@ class FakeCluster:
     idle: bool = False
     """There are free nodes: a job with a nice value starts as well."""
     sharing: str = ""
-    """Why a second job fits beside one on its node."""
+    """Why a second job fits next to one on its node."""
     _fates: dict[int, Fate] = field(default_factory=dict)
     _released: dict[int, int] = field(default_factory=dict)
     _after: dict[int, tuple[Dependency, ...]] = field(default_factory=dict)

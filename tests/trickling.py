@@ -1,4 +1,4 @@
-"""Servers on loopback that send a byte now and then and never come to an end."""
+"""Servers on loopback that send a byte periodically and never come to an end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BEGINNINGS = {
     "body": (OK + b"Content-Length: 1000000\r\n\r\n{", b" "),
     "endless": (OK + b"\r\n{", b" "),
 }
-"""What each kind of server sends first, and then again and again."""
+"""What each kind of server sends first, and then repeatedly."""
 _PAUSE_S = 0.02
 _LONGEST_S = 20.0
 

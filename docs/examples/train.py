@@ -1,4 +1,4 @@
-"""A training run that goes on where the link before it stopped: half an hour of work, saved when Slurm warns."""
+"""A training run that continues where the link before it stopped: half an hour of work, saved when Slurm warns."""
 
 import json
 import os
@@ -17,14 +17,14 @@ signal.signal(signal.SIGUSR1, lambda *_: warned.set())
 
 
 def save(step: int) -> None:
-    """Whole or not at all: the job may be killed at any instant."""
+    """Whole or not at all: the job may be killed at any time."""
     new = CHECKPOINT.with_suffix(".new")
     new.write_text(json.dumps({"step": step}))
     new.replace(CHECKPOINT)
 
 
 begun = json.loads(CHECKPOINT.read_text())["step"] if CHECKPOINT.exists() else 0
-print(f"link {os.environ.get('MIRAGE_LINK', '-')} goes on from step {begun}", flush=True)
+print(f"link {os.environ.get('MIRAGE_LINK', '-')} continues from step {begun}", flush=True)
 for step in range(begun + 1, STEPS + 1):
     time.sleep(SECONDS)
     if warned.is_set() or step % 5 == 0:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 def create_app(service: ApiService, audit: AuditWriter | None = None) -> FastAPI:
-    """The interface to one daemon. ``audit`` writes to ``service.audit``; its maker closes it."""
+    """The API to one daemon. ``audit`` writes to ``service.audit``; its maker closes it."""
     app = DescribedApp("Mirage", __version__)
     app.state.service = service
     install_problems(app)

@@ -161,7 +161,7 @@ class Feed:
             except Exception:
                 if not self._failed:
                     self._failed = True
-                    _LOG.exception("a stream failed; a fault of this program, please report it")
+                    _LOG.exception("a stream failed; a fault of this program, report it")
 
     def _present(self) -> tuple[Listener, ...]:
         with self._lock:

@@ -1,4 +1,4 @@
-"""The network address, and why one that others can reach is refused without protection."""
+"""The network address, and why one that others can reach is rejected without protection."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class AddressTaken(ConfigError):
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """Where browsers and programs find the interface."""
+    """Where browsers and programs find the API."""
 
     host: str
     port: int
@@ -67,7 +67,7 @@ class Listening:
         except OSError as error:
             listening.close()
             kind = AddressTaken if error.errno in _OTHERS_DOING else ConfigError
-            raise kind("api.listen", f"{self.host}:{self.port} cannot be had: {error.strerror}") from error
+            raise kind("api.listen", f"{self.host}:{self.port} is not available: {error.strerror}") from error
         return listening
 
     def check(self) -> None:

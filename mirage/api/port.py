@@ -1,4 +1,4 @@
-"""All that the interface needs of the daemon."""
+"""All that the API needs of the daemon."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Inquiries:
     """A predictor by its name; ``None``: it is asked anyway. May take seconds; raises ``PluginNotFound`` and
     ``ConfigError``."""
     measured: Callable[[JobRequest | str | None], Sequence[Measured]]
-    """How good their forecasts have been, at all hand-overs, at those in a partition, or at those of such jobs.
+    """How good their forecasts have been, at all handovers, at those in a partition, or at those of such jobs.
     May take seconds; raises ``StoreUnavailable``."""
     compared: Callable[[Seconds], Sequence[Measured]] = lambda span: ()
     """The same on the handovers of the last N seconds, with estimates of the predictors' own handovers. May
@@ -119,7 +119,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class ApiService:
-    """The daemon as the interface sees it; every callable may be called from any thread."""
+    """The daemon as the API sees it; every callable may be called from any thread."""
 
     status: Callable[[], Status]
     """The state after the last cycle."""
@@ -148,7 +148,7 @@ class ApiService:
     cycle_seconds: Callable[[], float | None] = lambda: None
     """Real seconds that the last cycle took."""
     about_cluster: Callable[[], tuple[str, str | None]] = lambda: ("", None)
-    """The back end, and Slurm's version where it is known. May take seconds at first."""
+    """The backend, and Slurm's version where it is known. May take seconds at first."""
     hides_jobs: Callable[[], bool] = lambda: False
     """Whether Slurm keeps ordinary users from the jobs of others, or that is not known."""
     models: Models | None = None

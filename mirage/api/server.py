@@ -1,4 +1,4 @@
-"""The server: in a thread of the daemon, on a Unix socket that everybody on the machine may open, and if wanted
+"""The server: in a thread of the daemon, on a Unix socket that all users on the machine may open, and if wanted
 at a network address too. One application behind both.
 """
 
@@ -187,7 +187,7 @@ class ApiServer:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 runner.run(self._serve_all())
         except Exception:
-            _LOG.exception("the interface on %s has ended; the loop goes on without it", self._path)
+            _LOG.exception("the API on %s has ended; the loop continues without it", self._path)
 
     async def _serve_all(self) -> None:
         """All addresses, or none: the daemon sets them up again together."""
@@ -255,7 +255,7 @@ def _listen(path: Path) -> socket.socket:
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         listening.bind(str(path))
-        path.chmod(0o666)  # the kernel says who calls: everybody may
+        path.chmod(0o666)  # the kernel says who calls: all users may
         listening.listen(128)
     except OSError as error:
         listening.close()

@@ -1,4 +1,4 @@
-"""Work beside the daemon: a process of least priority, in a session of its own, that ends with the daemon."""
+"""Work next to the daemon: a process of least priority, in a session of its own, that ends with the daemon."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files watched from threads beside the caller's: a file system that hangs stops nothing but its own checks."""
+"""Files watched from threads next to the caller's: a file system that hangs stops nothing but its own checks."""
 
 from __future__ import annotations
 

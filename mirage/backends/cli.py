@@ -35,7 +35,7 @@ _LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 _RECENT_DAYS = 2
-"""How far back jobs are looked for whose id was never learnt."""
+"""How far back jobs are looked for whose id was never learned."""
 _EPOCH = {"SLURM_TIME_FORMAT": "%s"}
 NO_ACCOUNTING = "accounting storage is disabled"
 
@@ -65,7 +65,7 @@ class CliCluster:
     ) -> Snapshot:
         """The queue and the nodes now; without ``queue`` only the links. See the port.
 
-        A link whose end cannot be learnt because accounting is down stays as it was last seen.
+        A link whose end cannot be learned because accounting is down stays as it was last seen.
         """
         now = self._clock.now()
         seen = self._queue(expected, columns=queue)

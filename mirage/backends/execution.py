@@ -48,7 +48,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class LaunchSettings:
-    """What a command has of a user's shell, beside environment and standard input."""
+    """What a command has of a user's shell, next to environment and standard input."""
 
     directory: str = "/"
     """Where it works; ``/`` where this cannot be entered."""
@@ -190,7 +190,7 @@ def _file(content: bytes) -> int:
 def _end(process: subprocess.Popen[bytes]) -> None:
     """Take back the pipes; a command that has not ended is killed first, with all that it started.
 
-    One that has ended is left alone: its process group may by now be somebody else's.
+    One that has ended is left alone: its process group may by now be another user's.
     """
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):

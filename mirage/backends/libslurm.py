@@ -1,7 +1,7 @@
 """A Slurm cluster through libslurm in this process, by way of pyslurm.
 
 A question holds the whole process until Slurm answers, at most ``MessageTimeout``; nothing but a separate process
-could end it earlier, so where slurmctld is often slow the ``cli`` back end serves better.
+could end it earlier, so where slurmctld is often slow the ``cli`` backend serves better.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Libslurm:
         try:
             module = importlib.import_module("pyslurm")
         except ImportError:
-            raise MissingExtra("the pyslurm back end", "pyslurm") from None
+            raise MissingExtra("the pyslurm backend", "pyslurm") from None
         return cls(module, _version(str(module.__version__)))
 
     def ask(self, question: Callable[[], Any], what: str) -> Any:
@@ -90,7 +90,7 @@ class Libslurm:
             raise ClusterUnavailable(f"libslurm: {what}: {error}") from None
 
     def act(self, deed: Callable[[], Any], what: str) -> Any:
-        """Do something to a job. Raises what Slurm's refusal amounts to; ``what`` names the act and the job."""
+        """Do something to a job. Raises what Slurm's rejection amounts to; ``what`` names the act and the job."""
         try:
             return deed()
         except self.module.RPCError as error:

@@ -123,9 +123,7 @@ def changes(description: Record) -> dict[str, Any]:
         found["begin_time"] = description["begin_time"]["number"]
     if "required_nodes" in description:
         if not description["required_nodes"]:
-            raise UnsupportedSlurm(
-                "pyslurm cannot free a job of the nodes that it must have; the cli back end can"
-            )
+            raise UnsupportedSlurm("pyslurm cannot free a job of the nodes that it must have; the cli backend can")
         found["required_nodes"] = description["required_nodes"]
     if "dependency" in description:
         found["dependencies"] = description["dependency"]
@@ -167,7 +165,7 @@ def _cpus(description: Record, version: tuple[int, int]) -> dict[str, Any]:
     if not cpus:
         return {}
     if description.keys() & {"tasks", "tasks_per_node", "cpus_per_task"}:
-        raise _no_argument("CPUs per node beside tasks (--mincpus)", version)
+        raise _no_argument("CPUs per node next to tasks (--mincpus)", version)
     return {"ntasks_per_node": 1, "cpus_per_task": cpus}
 
 

@@ -59,7 +59,7 @@ class PacedCluster:
         self._present().signal(job_id, owner, signal, reach=reach)
 
     def estimate_start(self, request: JobRequest) -> Seconds:
-        """The start in the backfill plan of this instant."""
+        """The start in the backfill plan of this time."""
         return self._present().estimate_start(request)
 
     def jobs(self, span: Seconds) -> JobTable:

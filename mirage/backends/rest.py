@@ -59,7 +59,7 @@ class RestVersion:
         return found
 
     def forget(self) -> None:
-        """Find it out anew: slurmrestd may have been upgraded."""
+        """Find it out again: slurmrestd may have been upgraded."""
         self._found = self._pinned
 
 
@@ -218,7 +218,7 @@ class RestCluster:
         if ids:
             which = f"step={quote(','.join(str(job_id) for job_id in ids), safe='')}"
         else:
-            # Without the letters v0.0.40 and v0.0.41 do not take it for an instant.
+            # Without the letters v0.0.40 and v0.0.41 do not take it for a time.
             which = f"start_time=uts{self._clock.now() - _LOOK_BACK}"
         try:
             records = self._rest.records(f"jobs?{which}&skip_steps=true", "jobs", family="slurmdb")

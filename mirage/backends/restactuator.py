@@ -107,7 +107,7 @@ class RestActuator:
     def check(self, request: JobRequest) -> None:
         """Raise ``SubmissionRejected`` for what slurmrestd cannot carry, known from the request alone.
 
-        Where the version is not known and cannot be had soon, for what no version can carry. Not for the loop.
+        Where the version is not known and is not available soon, for what no version can carry. Not for the loop.
         """
         description = describe(request, self._clock.now())
         try:

@@ -133,7 +133,7 @@ class Answer:
 
     @property
     def errors(self) -> list[Record]:
-        """The list of errors; one made of the text where a refusal was not JSON."""
+        """The list of errors; one made of the text where a rejection was not JSON."""
         listed = self.body.get("errors") or []
         errors = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
         if not errors and self.status >= 400:
@@ -161,7 +161,7 @@ class RestClient:
         """One request.
 
         Raises ``ClusterUnavailable`` where nothing whole came back, ``NotPermitted`` where the token is missing
-        or refused.
+        or rejected.
         """
         request = {"Accept": "application/json", **self.credentials.headers()}
         payload = None if body is None else json.dumps(body).encode()
@@ -218,7 +218,7 @@ def _uid_of(user: str) -> int:
 
 
 def _expiry(token: str) -> int | None:
-    """The instant that a JWT names as its end, not verified; ``None`` where it names none."""
+    """The time that a JWT names as its end, not verified; ``None`` where it names none."""
     parts = token.split(".")
     try:
         claims = parse_foreign_json(base64.urlsafe_b64decode(parts[1] + "==")) if len(parts) == 3 else None

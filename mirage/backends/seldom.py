@@ -1,4 +1,4 @@
-"""Log lines that a user can cause again and again: one an hour for each cause."""
+"""Log lines that a user can cause repeatedly: one an hour for each cause."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ class SimulatedCluster:
             raise UnknownJob(f"job {job_id} does not run any more")
 
     def estimate_start(self, request: JobRequest) -> Seconds:
-        """The start in the backfill plan of this instant."""
+        """The start in the backfill plan of this time."""
         return self.simulation.estimate_start(request)
 
     def why_shared(self, job: Job, *, spreads: bool = False) -> str:
@@ -148,7 +148,7 @@ class SimulatedCluster:
         return "its links do not ask for whole nodes (--exclusive)"
 
     def start_times(self, request: JobRequest, submit_times: NDArray[np.int64]) -> NDArray[np.int64]:
-        """When the job would start if submitted at each of these instants: foresight no real cluster has."""
+        """When the job would start if submitted at each of these times: foresight no real cluster has."""
         return self.simulation.start_times(request, self._script(request).runtime, submit_times)
 
     def recent_waits(self, count: int, partition: str, gres: str = "", qos: str = "") -> RecentWaits:

@@ -1,4 +1,4 @@
-"""``Standings`` of a cluster that is seen by Slurm's commands: asked now and then, beside the loop."""
+"""``Standings`` of a cluster that is seen by Slurm's commands: asked periodically, next to the loop."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ class CliStandings:
         return self._hides_jobs
 
     def refresh(self) -> str:
-        """Ask anew where an hour has passed; says what is not known, nothing where nothing is due.
+        """Ask again where an hour has passed; says what is not known, nothing where nothing is due.
 
-        One question after the other, each about everybody. What is not answered counts as not known.
+        One question after the other, each about all users. What is not answered counts as not known.
         """
         now = self._clock.now()
         if self._asked is not None and 0 <= now - self._asked < EVERY:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _SUPERUSER = "root"
 _ASKS_FOR_COORDINATORS = 40
-"""From this version of the interface on the user's record has them only where that is asked for."""
+"""From this version of the API on the user's record has them only where that is asked for."""
 _LEVELS = frozenset({"operator", "administrator"})
 
 

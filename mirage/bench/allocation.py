@@ -1,4 +1,4 @@
-"""How fast the simulated pool is: whole runs, one decision, a copy; Muri's simulator beside it if it is there.
+"""How fast the simulated pool is: whole runs, one decision, a copy; Muri's simulator next to it if it is there.
 
 CPU seconds of this process, the fastest of several repetitions; the machine may be shared.
 """
@@ -59,7 +59,7 @@ class LeastService:
 
 
 def measure_allocation(traces: Path, muri: Path | None, say: Callable[[str], None]) -> tuple[Section, ...]:
-    """Every section. ``muri``: the folder of Muri's simulator, if it is to be run beside ours."""
+    """Every section. ``muri``: the directory of Muri's simulator, if it is to be run next to ours."""
     say("compiling, or reading the compiled kernel")
     title, tasks, pool = _tasks(traces, muri)
     whole, mean_jct = _whole_runs(tasks, pool)
@@ -73,7 +73,7 @@ def measure_allocation(traces: Path, muri: Path | None, say: Callable[[str], Non
 
 
 def _tasks(traces: Path, muri: Path | None) -> tuple[str, TaskTable, Pool]:
-    """Muri's trace 1 from its folder or beside the published traces; else as many tasks from the generator."""
+    """Muri's trace 1 from its directory or next to the published traces; else as many tasks from the generator."""
     pool = parse_pool(POOL)
     path = trace_path(muri, TRACE) if muri else traces.parent / "yardsticks" / "muri" / f"{TRACE}.csv"
     if path.exists():
@@ -145,7 +145,7 @@ def _decisions() -> Section:
 
 
 def _start_first(world: SimulatedPool) -> None:
-    """Start what is there at first; go on to when the others have come."""
+    """Start what is there at first; continue to when the others have come."""
     world.advance()
     for placement in dispatch(world.view(), ordering("fifo"), CompiledPlacer("first-fit"), Rules()).starts:
         world.start(placement)

@@ -1,4 +1,4 @@
-"""How the interface answers under load, and what that costs the loop beside it.
+"""How the API answers under load, and what that costs the loop next to it.
 
 One process is the daemon: it cycles over a busy cluster without a pause and serves its socket. Another asks for
 the list of all chains at a steady rate, whether or not answers come: a request's time counts from when it was due.
@@ -48,7 +48,7 @@ class Slice:
 
     wall: float
     unhindered: float
-    """Of that, without the wait for a processor that had other work; what is left is work, files, and the wait for
+    """Of that, without the wait for a CPU that had other work; what is left is work, files, and the wait for
     the interpreter."""
     cpu: float
     """Of the loop's own thread."""
@@ -168,7 +168,7 @@ def _cycled(cycle: Callable[[], object]) -> Slice:
 
 
 def _delay() -> float:
-    """Seconds that this thread could have run and had no processor, by the kernel's count."""
+    """Seconds that this thread could have run and had no CPU, by the kernel's count."""
     return int(Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
 
 
@@ -176,11 +176,11 @@ def _answers(title: str, size: standin.Size, loads: list[Load]) -> Section:
     times = sorted(seconds for load in loads for seconds in load.seconds)
     length = sum(load.length for load in loads)
     return Section(
-        f"{title}: {size.chains:,} chains, {size.pending:,} pending jobs, {RATE} requests/s beside the loop",
+        f"{title}: {size.chains:,} chains, {size.pending:,} pending jobs, {RATE} requests/s next to the loop",
         (
             ("requests", f"{len(times):,} in {length:.0f} s ({len(times) / length:.0f}/s)"),
             ("not answered with 200", f"{sum(load.failed for load in loads)}"),
-            ("load average, processors", f"{os.getloadavg()[0]:.1f}, {os.cpu_count()}"),
+            ("load average, CPUs", f"{os.getloadavg()[0]:.1f}, {os.cpu_count()}"),
             ("size of an answer", f"{loads[0].bytes / 1e3:.0f} kB"),
             ("p50", f"{1e3 * statistics.median(times):.1f} ms"),
             ("p99", f"{1e3 * times[int(0.99 * len(times))]:.1f} ms"),
@@ -192,8 +192,8 @@ def _answers(title: str, size: standin.Size, loads: list[Load]) -> Section:
 def _cycles(pairs: Pairs) -> Section:
     kinds = {
         "real time": "wall",
-        "the same without waits for a processor": "unhindered",
-        "processor time of the loop's thread": "cpu",
+        "the same without waits for a CPU": "unhindered",
+        "CPU time of the loop's thread": "cpu",
     }
     rows = [
         (label, _compared(*([getattr(each, kind) for each in half] for half in (pairs.quiet, pairs.loaded))))

@@ -43,7 +43,7 @@ class Cost:
     cycles: tuple[float, ...]
     """Real seconds of each, the commands' own time included."""
     worked: tuple[float, ...]
-    """Processor seconds of each, the commands' included."""
+    """CPU seconds of each, the commands' included."""
     answers: tuple[float, ...]
     """Of that, seconds until the commands' text was read into columns."""
     peak_mb: float
@@ -73,7 +73,7 @@ def _section(title: str, size: standin.Size, cost: Cost) -> Section:
             ("first cycle", f"{cost.cycles[0]:.2f} s"),
             (f"later cycles, median of {len(later)}", f"{statistics.median(later):.2f} s"),
             ("later cycles, longest", f"{max(later):.2f} s"),
-            ("later cycles, processor time, commands included", _spread(worked)),
+            ("later cycles, CPU time, commands included", _spread(worked)),
             ("of the real time: until the snapshot is there", f"{statistics.median(answers):.2f} s"),
             ("predictions a cycle", f"{cost.decisions}"),
             ("questions to Slurm a cycle", f"{cost.calls:.1f}"),
@@ -200,7 +200,7 @@ def _cycled(folder: Path, world: World, chains: tuple[ChainRecord, ...], move_on
 
 
 def _work() -> float:
-    """Processor seconds of this process and of the commands that it has run."""
+    """CPU seconds of this process and of the commands that it has run."""
     spent = os.times()
     return spent.user + spent.system + spent.children_user + spent.children_system
 

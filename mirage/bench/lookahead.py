@@ -73,7 +73,7 @@ def _observed(cluster: ClusterConfig, table: JobTable, more: int) -> Observation
 
 
 def crowded(table: JobTable, at: int, more: int) -> JobTable:
-    """The trace with its latest jobs before ``at`` submitted once more in the last hour before it."""
+    """The trace with its latest jobs before ``at`` submitted again in the last hour before it."""
     ran = np.flatnonzero((table.submit < at) & (table.start >= 0) & (table.runtime > HOUR))[len(table) // 8 :]
     again = np.resize(ran[::-1], more)
     when = at - 1 - np.arange(more) * HOUR // max(more, 1)

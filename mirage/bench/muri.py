@@ -1,4 +1,4 @@
-"""Muri's simulator as a peer, where the user has it (github.com/Rivendile/Muri, its folder ``simulator``)."""
+"""Muri's simulator as a peer, where the user has it (github.com/Rivendile/Muri, its directory ``simulator``)."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class PeerRun:
 
 
 def trace_path(simulator: Path, trace: str) -> Path:
-    """Where it keeps a trace. Raises ``ConfigError`` where ``simulator`` is not its folder."""
+    """Where it keeps a trace. Raises ``ConfigError`` where ``simulator`` is not its directory."""
     path = simulator / "trace-data" / f"{trace}.csv"
     if not path.exists() or not (simulator / "run_sim.py").exists():
-        raise ConfigError("--muri", f"{simulator} is not the folder 'simulator' of Muri: no {path.name} there")
+        raise ConfigError("--muri", f"{simulator} is not the directory 'simulator' of Muri: no {path.name} there")
     return path
 
 
@@ -40,7 +40,7 @@ def run_muri(simulator: Path, trace: str) -> PeerRun:
     with tempfile.TemporaryDirectory(prefix="mirage-bench-") as folder:
         Path(folder, "cvxpy.py").write_text(_STAND_IN)
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = subprocess.run(  # noqa: S603 - this interpreter, the user's own folder, no shell
+        done = subprocess.run(  # noqa: S603 - this interpreter, the user's own directory, no shell
             (sys.executable, "run_sim.py", *_arguments(trace, folder)),
             cwd=simulator,
             env={**os.environ, "PYTHONPATH": folder},

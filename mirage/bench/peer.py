@@ -58,7 +58,7 @@ def run_peer(
     capacity: int,
     repetitions: int = 9,
 ) -> PeerResult | None:
-    """Simulate EASY in C++ on columns of equal length (seconds, processors); None where ``g++`` is missing.
+    """Simulate EASY in C++ on columns of equal length (seconds, CPUs); None where ``g++`` is missing.
 
     ``submit`` ascends. A request of 0 or less is taken as the run time, and the run time is capped at the
     request. Raises ``MirageError`` with the compiler's or the program's own words when one of them fails.

@@ -105,7 +105,7 @@ def _section(loaded: Sequence[ArtifactPredictor], tick: list[Observation]) -> Se
     for model in loaded:
         taken = _milliseconds([model], tick)
         refused = sum(_refuses(model, observation) for observation in tick)
-        said = f"; it refuses {refused} of them" if refused else ""
+        said = f"; it rejects {refused} of them" if refused else ""
         rows.append((model.manifest.plugin, f"{taken:.1f} ms, {taken / baseline:.1f} times that{said}"))
     together = _milliseconds(loaded, tick)
     rows.append(

@@ -36,7 +36,7 @@ DECISIONS = 200
 
 
 def measure_requests(models: Path | None, say: Callable[[str], None]) -> tuple[Section, ...]:
-    """Whole runs and decisions. ``models``: folder of a trained agent, measured beside the others."""
+    """Whole runs and decisions. ``models``: directory of a trained agent, measured next to the others."""
     say("compiling, or reading the compiled kernel")
     stage = set_stage(find_scenario("medium"))
     stage.simulated(0).play(request_policy("fcfs"))

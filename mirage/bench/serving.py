@@ -1,4 +1,4 @@
-"""What a gateway adds to a request: two workers on a small network, asked at random instants."""
+"""What a gateway adds to a request: two workers on a small network, asked at random times."""
 
 from __future__ import annotations
 
@@ -84,14 +84,14 @@ def _running(folder: Path, name: str, words: tuple[str, ...]) -> Iterator[subpro
 
 
 def _measure(asked: str, folder: Path, processes: dict[str, subprocess.Popen[bytes]]) -> Section:
-    """``asked``: which of the processes; what each uses of the processors is told."""
+    """``asked``: which of the processes; what each uses of the CPUs is told."""
     url = _url(processes[asked], folder / f"{asked}.log")
     before = {name: _used(process.pid) for name, process in processes.items()}
     document = _drive(LoadPlan(url, _KEY, _MODEL, RATE, SECONDS, _DEADLINE, 0))
     rows = [(name, _quantiles(document[f"{name}_ms"])) for name in ("added", "overhead", "lag", "latency")]
     for name, process in processes.items():
         milliseconds = 1000 * (_used(process.pid) - before[name]) / document["requests"]
-        rows.append((f"processor time of the {name}", f"{milliseconds:.2f} ms a request"))
+        rows.append((f"CPU time of the {name}", f"{milliseconds:.2f} ms a request"))
     rows.append(("answered", f"{document['answered']} of {document['requests']}"))
     return Section(f"asked at the {asked}: {RATE:g} requests a second, {os.cpu_count()} cores", tuple(rows))
 
@@ -121,7 +121,7 @@ def _wait(there: Callable[[], object], process: subprocess.Popen[bytes], log: Pa
 
 
 def _used(process: int) -> float:
-    """Seconds of processor time so far (proc(5): utime and stime)."""
+    """Seconds of CPU time so far (proc(5): utime and stime)."""
     fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

@@ -95,7 +95,7 @@ def _pool(traces: Path) -> Section:
     else:
         rows.append(("C++ reference", f"{peer.jobs_per_second:,.0f} jobs/s ({peer.compiler})"))
         rows.append(("ratio to C++", f"{ours / peer.jobs_per_second:.2f}"))
-    return Section(f"EASY on one pool: KTH-SP2, {len(jobs):,} jobs, 100 processors (core alone)", tuple(rows))
+    return Section(f"EASY on one pool: KTH-SP2, {len(jobs):,} jobs, 100 CPUs (core alone)", tuple(rows))
 
 
 def _run(cluster: ClusterConfig, table: JobTable) -> Simulation:

@@ -1,4 +1,4 @@
-"""How fast the tables' environments are: steps a second of one core, by how many hand-overs are played at once."""
+"""How fast the tables' environments are: steps a second of one core, by how many handovers are played at once."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ EPISODES, POINTS = 660, 97
 """A month at a start every four hours of two sizes, each tried every half hour of 48 hours; about that."""
 STEPS = 200_000
 CHANCE = 0.02
-"""Of submitting at a point: hand-overs last about as long as those of a policy that is of use."""
+"""Of submitting at a point: handovers last about as long as those of a policy that is of use."""
 
 
 def measure_train(say: Callable[[str], None]) -> tuple[Section, ...]:
     """One section. ``say`` is told what is measured next."""
     say("environments on a counterfactual table")
     table = _table()
-    rows = [(f"{count:,} hand-overs at once", _speed(_vector_steps(table, count))) for count in BESIDE]
+    rows = [(f"{count:,} handovers at once", _speed(_vector_steps(table, count))) for count in BESIDE]
     rows.append(("one at a time (Gymnasium's plain interface)", _speed(_single_steps(table))))
-    title = f"steps of the environment, {table.schema.size} features, {EPISODES} hand-overs of {POINTS} points"
+    title = f"steps of the environment, {table.schema.size} features, {EPISODES} handovers of {POINTS} points"
     return (Section(f"{title} (one core)", tuple(rows)),)
 
 

@@ -108,7 +108,7 @@ def _by_tokens(config: Config, own: World) -> World:
     if not config.cluster.rest.url:
         raise ConfigError("cluster.rest.url", "acting mode token needs it, such as http://127.0.0.1:6820")
     if not config.acting.tokens:
-        raise ConfigError("acting.tokens", "acting mode token needs the folder of the users' tokens")
+        raise ConfigError("acting.tokens", "acting mode token needs the directory of the users' tokens")
     rest, directory = config.cluster.rest, TokenDirectory(Path(config.acting.tokens))
     address = Address.parse(rest.url, rest.server_user)
     actuator = RestActuator(address, directory, own.clock, timeout=config.acting.timeout)

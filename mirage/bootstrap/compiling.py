@@ -13,7 +13,7 @@ from mirage.simulator.configuration.clusterfile import load_cluster
 from mirage.simulator.simulation import Simulation
 
 _NOW = 1_800_000_000
-"""Any instant: the load of the preset is moved to it."""
+"""Any time: the load of the preset is moved to it."""
 _HOUR = 3_600
 
 

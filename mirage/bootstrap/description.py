@@ -26,13 +26,13 @@ _ASKED = {
     USERS_FILE: ("sacctmgr", "--parsable2", "show", "user"),
     VERSION_FILE: ("scontrol", "--version"),
 }
-"""What the commands say that is read where no file beside slurm.conf says it."""
+"""What the commands say that is read where no file next to slurm.conf says it."""
 
 
 def described_by_slurm(slurm_conf: str, commands: Commands) -> ClusterConfig:
     """The cluster as ``slurm_conf`` describes it; empty: as the file that the controller names.
 
-    Accounts and limits are asked of slurmdbd where no dumps of them stand beside the file; without accounting
+    Accounts and limits are asked of slurmdbd where no dumps of them stand next to the file; without accounting
     there are none. Raises ``ConfigError`` and ``ClusterUnavailable``.
     """
     path = _conf(slurm_conf, commands)
@@ -40,10 +40,11 @@ def described_by_slurm(slurm_conf: str, commands: Commands) -> ClusterConfig:
 
 
 def copied_from_slurm(slurm_conf: str, commands: Commands, folder: Path) -> str:
-    """The same as a folder within ``folder``, for programs that cannot ask; raises as ``described_by_slurm``."""
+    """The same as a directory within ``folder``, for programs that cannot ask; raises as
+    ``described_by_slurm``."""
     path, copy = _conf(slurm_conf, commands), folder / "cluster"
     copy.mkdir()
-    # Links: what else lies beside a slurm.conf may be secret.
+    # Links: what else lies next to a slurm.conf may be secret.
     for entry in path.parent.iterdir():
         (copy / entry.name).symlink_to(entry)
     if path.name != "slurm.conf":

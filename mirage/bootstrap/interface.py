@@ -40,7 +40,7 @@ _CHECK = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Views:
-    """What the interface shows beside chains and their journal."""
+    """What the API shows next to chains and their journal."""
 
     feed: Feed
     readiness: Readiness

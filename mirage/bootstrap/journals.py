@@ -88,7 +88,7 @@ class LoggedJournal:
             except Exception:
                 if listener not in self._deaf:
                     self._deaf.add(listener)
-                    _LOG.exception("a listener failed; a fault of this program, please report it")
+                    _LOG.exception("a listener failed; a fault of this program, report it")
 
     def _level(self, entry: Entry) -> int:
         """A chain that waits says the same each minute."""

@@ -28,7 +28,7 @@ _IDENTITY = "identity"
 
 @contextmanager
 def open_campaign(config: Config) -> Iterator[Campaign]:
-    """The election on the configured store, for as long as the state folder is ours alone.
+    """The election on the configured store, for as long as the state directory is ours alone.
 
     Raises as ``open_store``.
     """
@@ -51,12 +51,12 @@ def writing_condition(tenure: Tenure) -> Condition | None:
 
 
 def _clock() -> float:
-    """Goes on while the machine sleeps, as a monotonic clock of Linux's does not."""
+    """Continues while the machine sleeps, as a monotonic clock of Linux's does not."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def _identity(state: Path) -> str:
-    """That of the state folder, whose lock keeps it from being had twice. Raises ``ConfigError``."""
+    """That of the state directory, whose lock keeps it from being had twice. Raises ``ConfigError``."""
     file = state / _IDENTITY
     try:
         if not file.exists():

@@ -1,4 +1,4 @@
-"""How good the predictors have been on this daemon's own hand-overs, measured now and then."""
+"""How good the predictors have been on this daemon's own handovers, measured periodically."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Measurements:
         self._whole = _Measuring(lambda: tuple(judged_handovers(store, since(), LATEST)))
 
     def errors(self, of: JobRequest | str | None = None) -> tuple[Measured, ...]:
-        """Every predictor's forecasts against real starts, those in charge first; what its own hand-overs would
+        """Every predictor's forecasts against real starts, those in charge first; what its own handovers would
         have been is not known. ``of``: where links were of the class of such a job, or ran in that partition."""
         judged = self._forecasts.latest()
         if isinstance(of, str):

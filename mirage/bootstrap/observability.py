@@ -94,7 +94,7 @@ class Observability:
         return self.messenger.test(asker) if self.messenger is not None else {}
 
     def telemetry(self, scrapers: str) -> Telemetry:
-        """What the interface has of it."""
+        """What the API has of it."""
         return Telemetry(partial(expose, self.meters.registry), scrapers, self.test_messages)
 
     def hear(self, entry: Entry) -> None:
@@ -117,7 +117,7 @@ class Observability:
             for foreseen in self.ledger.settle(status.chains):
                 self.meters.came_true(foreseen)
         except Exception:
-            _LOG.exception("what this cycle brought is not told; a fault of this program, please report it")
+            _LOG.exception("what this cycle brought is not told; a fault of this program, report it")
 
     def close(self) -> None:
         """Let go of threads."""

@@ -39,7 +39,8 @@ _CLOCK_SLACK = 60
 def build_policy(config: Config, rate: float) -> Policy:
     """The rule of decision and the limits, for a Slurm whose clock runs ``rate`` times as fast.
 
-    ``settle`` is about how long answers are under way, which no clock of Slurm's makes faster. Decisions take half
+    ``settle`` is about how long answers are in progress, which no clock of Slurm's makes faster. Decisions take
+    half
     of the interval at most.
     """
     loop = config.loop

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 MODELS = "models"
-"""Folder of the trained models, in the state folder."""
+"""Directory of the trained models, in the state directory."""
 
 _PLUGIN, _VERSION = re.compile(r"[a-z0-9_-]{1,40}"), re.compile(r"[0-9a-f]{12}")
 """Directories of the model registry."""
@@ -39,7 +39,8 @@ _PLUGIN, _VERSION = re.compile(r"[a-z0-9_-]{1,40}"), re.compile(r"[0-9a-f]{12}")
 def named_predictor(text: str, config: Config, lore: Lore | None) -> Predictor:
     """The predictor that ``text`` names, such as ``fixed:6h``, ``lookahead``, ``xgboost`` or ``xgboost:FOLDER``.
 
-    A trained model without a folder is the one in use in the state folder's ``models``; what follows the colon may
+    A trained model without a directory is the one in use in the state directory's ``models``; what follows the
+    colon may
     also be a version there. Without ``lore`` the cluster is not asked, and for look-ahead only what the
     configuration itself says is looked at. Raises ``PluginNotFound`` and ``ConfigError``, the latter also for a
     model of another cluster.
@@ -139,7 +140,7 @@ def _cluster(config: Config, lore: Lore | None) -> ClusterConfig | None:
     if lore is None:
         return None
     if lore.description is None:
-        problem = f"the back end {config.cluster.backend} does not tell how the cluster is set up: name its file"
+        problem = f"the backend {config.cluster.backend} does not tell how the cluster is set up: name its file"
         raise ConfigError("predictors.lookahead.cluster", problem)
     return lore.description()
 

@@ -60,7 +60,7 @@ class Readiness:
         return {"leadership": "", "cycle": cycle, "snapshot": self._snapshot(), "store": store}
 
     def shown(self, *, leads: bool) -> Status:
-        """The loop's status; where the loop does not go on, such as for a database that hangs, with the reason.
+        """The loop's status; where the loop does not continue, such as for a database that hangs, with the reason.
 
         ``leads``: this process is to act. The same object as long as nothing changes.
         """

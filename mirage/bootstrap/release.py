@@ -20,7 +20,7 @@ _VERSION = re.compile(r"(?<![0-9])[0-9]++\.[0-9]++[.0-9a-z-]*")
 
 
 class Release:
-    """The back end and Slurm's version, asked for now and then. For every thread but the loop's."""
+    """The backend and Slurm's version, asked for periodically. For every thread but the loop's."""
 
     def __init__(self, config: Config) -> None:
         self._config = config

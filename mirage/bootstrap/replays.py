@@ -1,4 +1,4 @@
-"""Replays that people ask for over the interface: the command, and where its things are."""
+"""Replays that people ask for over the API: the command, and where its things are."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def build_replays(service: Service) -> ReplayRuns:
-    """Those of a daemon, kept in its state folder."""
+    """Those of a daemon, kept in its state directory."""
     config = service.config
     offered = Path(config.replays.folder) if config.replays.folder else None
 
@@ -64,7 +64,7 @@ def _own_cluster(service: Service, folder: Path) -> str:
         return named
     if service.lore.copied is None:
         raise ConfigError(
-            "cluster", "the back end does not tell how the cluster is set up: name a preset or a file"
+            "cluster", "the backend does not tell how the cluster is set up: name a preset or a file"
         )
     return service.lore.copied(folder)
 

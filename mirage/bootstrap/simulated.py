@@ -39,7 +39,7 @@ _DAYS = 60
 
 
 def simulated_world(section: SimulatedSection, state: Path) -> World:
-    """A simulation on a clock of its own, kept in the folder ``state``. Raises ``ConfigError``."""
+    """A simulation on a clock of its own, kept in the directory ``state``. Raises ``ConfigError``."""
     clock = _own_clock(state / CLOCK, section.rate)
     config, _ = read_cluster(section.cluster)
     now = clock.now()
@@ -57,7 +57,7 @@ def simulated_world(section: SimulatedSection, state: Path) -> World:
 
 
 def _own_clock(file: Path, rate: float) -> AcceleratedClock:
-    """The simulated clock; it goes on when the daemon is started again."""
+    """The simulated clock; it continues when the daemon is started again."""
     if file.exists() and (clock := read_clock(file)).rate == rate:
         return clock
     clock = AcceleratedClock(time.time(), rate)

@@ -28,12 +28,12 @@ _PASSED_ON = ("PATH", "SLURM_CONF", "LD_LIBRARY_PATH")
 """What Slurm's commands get of the daemon's environment: where to find things, and nothing about a job."""
 
 History = Callable[["Seconds", "Seconds"], "JobTable"]
-"""Jobs that ran or ended between two instants, at most a day apart, by the accounting."""
+"""Jobs that ran or ended between two times, at most a day apart, by the accounting."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lore:
-    """What is known of a cluster beyond its queue, and how more of it is learnt."""
+    """What is known of a cluster beyond its queue, and how more of it is learned."""
 
     history: History | None = None
     """``None``: the accounting is not asked."""
@@ -43,9 +43,9 @@ class Lore:
     """``None``: those that the history brought and the store keeps."""
     standings: Standings | None = None
     sharing: NodeSharing | None = None
-    """``None``: nothing is known of what runs beside a job on its nodes."""
+    """``None``: nothing is known of what runs next to a job on its nodes."""
     refresh: Callable[[], str] | None = None
-    """Asks for standings anew where that is due; not for the loop's thread. Says what it did."""
+    """Asks for standings again where that is due; not for the loop's thread. Says what it did."""
     hides_jobs: Callable[[], bool] = lambda: True
     """Whether users may not see the jobs of others, or that is not known. Waits for nothing."""
     name: Callable[[], str] | None = None
@@ -55,7 +55,7 @@ class Lore:
     clock: ClockCheck | None = None
     """Keeps the world's clock in step with the controller's; ``None``: that one cannot be asked."""
     copied: Callable[[Path], str] | None = None
-    """The same for another program: what its ``--cluster`` takes, once files were laid into the folder."""
+    """The same for another program: what its ``--cluster`` takes, once files were laid into the directory."""
 
 
 NOTHING_KNOWN = Lore()

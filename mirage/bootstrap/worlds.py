@@ -1,4 +1,4 @@
-"""The side that faces Slurm: one builder a back end."""
+"""The side that faces Slurm: one builder a backend."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _rest(section: ClusterSection) -> World:
     from mirage.backends.restclient import Address, Credentials, RestClient
 
     if not section.rest.url:
-        raise ConfigError("cluster.rest.url", "the back end rest needs it, such as http://127.0.0.1:6820")
+        raise ConfigError("cluster.rest.url", "the backend rest needs it, such as http://127.0.0.1:6820")
     clock, version = slurm_clock(section), RestVersion()
     address = Address.parse(section.rest.url, section.rest.server_user)
     credentials = Credentials(section.rest.user or own_user(), section.rest.token_file)

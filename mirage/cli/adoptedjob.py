@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mirage.slurm.shownjob import ShownJob
 
 _NOT_STORED = (503,)
-"""Answers beside those of the client's own making after which certainly no chain was made."""
+"""Answers next to those of the client's own making after which certainly no chain was made."""
 
 
 class UnknownHere(ConfigError):

@@ -158,7 +158,7 @@ def _serve(
 
 
 def _fetch(client: Client, wait: int) -> Order | None:
-    """The next order, waiting for one for so many seconds; one that cannot be read is refused."""
+    """The next order, waiting for one for so many seconds; one that cannot be read is rejected."""
     from mirage.backends.acting.orders import Answer, Order, Verdict
     from mirage.backends.acting.wire import BadOrder
 

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 costs_app = typer.Typer(no_args_is_help=True, help="What networks cost on which kind of unit.")
 
 Out = Annotated[
-    Path, typer.Option("-o", "--output", metavar="TABLE", help="The table to write; its manifest beside it.")
+    Path, typer.Option("-o", "--output", metavar="TABLE", help="The table to write; its manifest next to it.")
 ]
-Networks = Annotated[str, typer.Option("--networks", metavar="NAMES", help="Commas between; all when not given.")]
-Arrays = Annotated[str, typer.Option("--arrays", metavar="NAMES", help="Commas between; all when not given.")]
+Networks = Annotated[str, typer.Option("--networks", metavar="NAMES", help="Comma-separated; all when not given.")]
+Arrays = Annotated[str, typer.Option("--arrays", metavar="NAMES", help="Comma-separated; all when not given.")]
 Kept = Annotated[Path, typer.Option("--kept", metavar="DIR", help="Costs of layers found before; grows.")]
 Pieces = Annotated[
     int, typer.Option("--pieces", min=0, max=HIGHEST_FACTOR, help="Join layers: at most so many pieces a network.")
@@ -52,7 +52,7 @@ def build_command(
 ) -> None:
     """Build a table by the cost model, from Mirage's lists of layers and its arrays. Some minutes.
 
-    Needs the extra costmodel. What was found is kept: a run that was cut off goes on where it stopped.
+    Needs the extra costmodel. What was found is kept: a run that was cut off continues where it stopped.
     """
     from mirage.allocation.inference.costs.arrays import array, array_names
     from mirage.allocation.inference.costs.building import build

@@ -10,7 +10,7 @@ import typer
 from mirage.cli.arguments import finite
 from mirage.domain.bounds import YEAR
 
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The gateways' state folder.")]
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The gateways' state directory.")]
 Listen = Annotated[str, typer.Option(metavar="HOST:PORT", help="Where clients find it.")]
 Certificate = Annotated[str, typer.Option(metavar="FILE", help="For TLS.")]
 Key = Annotated[

@@ -21,7 +21,7 @@ KEY_VARIABLE = "MIRAGE_SERVING_KEY"
 Url = Annotated[str, typer.Argument(metavar="URL", help="The gateway, such as http://127.0.0.1:8800.")]
 Model = Annotated[str, typer.Option(metavar="NAME", help="Which model to ask.")]
 Rate = Annotated[
-    float, typer.Option(min=0.01, max=100_000, callback=finite, help="Requests a second, at random instants.")
+    float, typer.Option(min=0.01, max=100_000, callback=finite, help="Requests a second, at random times.")
 ]
 Seconds = Annotated[float, typer.Option(min=0.1, max=86_400, callback=finite, help="For how long.")]
 Deadline = Annotated[
@@ -29,7 +29,7 @@ Deadline = Annotated[
     typer.Option(min=0.001, max=HIGHEST_COUNT, callback=finite, help="Deadline of each, from when it is due."),
 ]
 KeyFile = Annotated[Path | None, typer.Option(metavar="FILE", help=f"The API key; else ${KEY_VARIABLE}.")]
-Seed = Annotated[int, typer.Option(min=0, max=HIGHEST_SEED, help="Of the instants.")]
+Seed = Annotated[int, typer.Option(min=0, max=HIGHEST_SEED, help="Of the times.")]
 
 
 def load_command(  # noqa: PLR0913 (one parameter for each option of the command line)

@@ -1,4 +1,4 @@
-"""``mirage allocation pack``: how full placers make a pool, by the protocol of the FGD paper."""
+"""``mirage allocation pack``: how full placement policies make a pool, by the protocol of the FGD paper."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 Nodes = Annotated[Path, typer.Option(metavar="CSV", help="The nodes, as openb has them.")]
 Pods = Annotated[Path, typer.Option(metavar="CSV", help="The tasks, as openb has them.")]
-Placers = Annotated[str, typer.Option("--placer", metavar="NAMES", help="Who runs where; commas between several.")]
+Placers = Annotated[
+    str, typer.Option("--placer", metavar="NAMES", help="Who runs where; comma-separated several.")
+]
 FillTo = Annotated[
     int, typer.Option("--fill", min=1, max=1000, help="Tasks are added until they ask for so many per cent.")
 ]
@@ -40,7 +42,7 @@ def pack_command(  # noqa: PLR0913 (one parameter for each option of the command
 ) -> None:
     """Fill a pool with tasks that never end: how much of it is allocated when so much has been asked for.
 
-    Tasks and nodes come in random order, the same for every placer. Figures are means over the seeds.
+    Tasks and nodes come in random order, the same for every placement policy. Figures are means over the seeds.
     """
     from rich.console import Console
 
@@ -63,7 +65,7 @@ def pack_command(  # noqa: PLR0913 (one parameter for each option of the command
 
 
 def _table(packed: tuple[Packed, ...], fill: int) -> Table:
-    """A row for each placer, a column for each mark."""
+    """A row for each placement policy, a column for each mark."""
     from rich.table import Table
 
     from mirage.allocation.ddl.packing import marks_to, summarise

@@ -1,4 +1,4 @@
-"""``mirage allocation replay``: who would have run when and where, by orderings and placers."""
+"""``mirage allocation replay``: who would have run when and where, by ordering policies and placement policies."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ OrderingName = Annotated[str, typer.Option("--ordering", metavar="NAME", help="W
 PlacerName = Annotated[str, typer.Option("--placer", metavar="NAME", help="Who runs where.")]
 Compare = Annotated[
     str,
-    typer.Option(metavar="PAIRS", help="Pairs side by side instead, commas between: fifo+first-fit,sjf+best-fit."),
+    typer.Option(
+        metavar="PAIRS", help="Pairs side by side instead, comma-separated: fifo+first-fit,sjf+best-fit."
+    ),
 ]
 Speeds = Annotated[
     str,
@@ -56,7 +58,7 @@ Quantum = Annotated[
         min=0.0,
         max=YEAR,
         callback=finite,
-        help="Seconds after which it is decided anew; 0: only at arrivals and ends.",
+        help="Seconds after which it is decided again; 0: only at arrivals and ends.",
     ),
 ]
 Seeds = Annotated[str, typer.Option(metavar="SEEDS", help="Of the sets of a mix: 0-9, or 1,5,7-9.")]

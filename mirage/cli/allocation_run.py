@@ -25,7 +25,7 @@ Tasks = Annotated[
 ]
 State = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="The folder of the journal; beside the task file, one for each chain."),
+    typer.Option(metavar="DIR", help="The directory of the journal; next to the task file, one for each chain."),
 ]
 EngineName = Annotated[
     str,
@@ -56,14 +56,14 @@ Quantum = Annotated[
         min=0.0,
         max=YEAR,
         callback=finite,
-        help="While tasks wait, decide anew so often; 0: only when something happens.",
+        help="While tasks wait, decide again so often; 0: only when something happens.",
     ),
 ]
 Speeds = Annotated[
     str,
     typer.Option(
         metavar="TABLE",
-        help="Speeds to begin with: deepshare:FOLDER, gavel:FILE or measured:FILE; what is measured mends them.",
+        help="Speeds to begin with: deepshare:FOLDER, gavel:FILE or measured:FILE; what is measured fixes them.",
     ),
 ]
 DoneFile = Annotated[
@@ -119,7 +119,7 @@ def check_command(tasks: Tasks) -> None:
 
 
 def status_command(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The journal's folder, or the task file.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The journal's directory, or the task file.")],
     *,
     as_json: AsJson = False,
 ) -> None:

@@ -1,4 +1,4 @@
-"""``mirage allocation speeds``: how fast tasks were, alone and beside others, as their reports tell."""
+"""``mirage allocation speeds``: how fast tasks were, alone and next to others, as their reports tell."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from mirage.cli.outputs import check_writable, write_json
 if TYPE_CHECKING:
     from mirage.allocation.ddl.speeds import Measurements
 
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The journal's folder, or the task file.")]
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The journal's directory, or the task file.")]
 Out = Annotated[
     str, typer.Option("-o", "--output", metavar="FILE", help="Write the table, for --speeds measured:FILE.")
 ]
 
 
 def speeds_command(folder: Folder, *, out: Out = "", as_json: AsJson = False) -> None:
-    """How fast tasks were by their own reports: spread over nodes, on kinds of device, beside each other.
+    """How fast tasks were by their own reports: spread over nodes, on kinds of device, next to each other.
 
     Every link of the chain counts. A speed is against that of the same model on the fewest nodes.
     """

@@ -26,14 +26,14 @@ Sets = Annotated[
     int, typer.Option(min=1, max=HIGHEST_FACTOR, help="Sets of tasks in a round; each is played eight times.")
 ]
 Tasks = Annotated[
-    int, typer.Option(min=2, max=HIGHEST_FACTOR, help="At most so many tasks of each set are learnt from.")
+    int, typer.Option(min=2, max=HIGHEST_FACTOR, help="At most so many tasks of each set are learned from.")
 ]
 Without = Annotated[
     str,
-    typer.Option(metavar="PARTS", help="Leave out communication or walks, commas between: to see their worth."),
+    typer.Option(metavar="PARTS", help="Leave out communication or walks, comma-separated: to see their worth."),
 ]
 State = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Keep the state here after each round, and go on from it.")
+    Path | None, typer.Option(metavar="FILE", help="Keep the state here after each round, and continue from it.")
 ]
 
 

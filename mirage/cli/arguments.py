@@ -1,4 +1,4 @@
-"""What arguments of several commands name: traces, clusters, instants, lists."""
+"""What arguments of several commands name: traces, clusters, times, lists."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _read(path: Path, *, strict: bool) -> JobTable:
 
 
 def _import(path: Path, *, strict: bool) -> tuple[JobTable, int]:
-    """The table, and the processors that an SWF header gives the machine (``ABSENT`` where none does)."""
+    """The table, and the CPUs that an SWF header gives the machine (``ABSENT`` where none does)."""
     from mirage.trace.faults import Strictness
     from mirage.trace.readers import read_trace
 
@@ -67,7 +67,7 @@ def _import(path: Path, *, strict: bool) -> tuple[JobTable, int]:
 
 
 def load_sized_trace(name: str, *, strict: bool = False) -> tuple[JobTable, int]:
-    """``load_trace``, and the machine's processors by an SWF header (``ABSENT`` where it gives none)."""
+    """``load_trace``, and the machine's CPUs by an SWF header (``ABSENT`` where it gives none)."""
     if name.startswith(GENERATED):
         return load_trace(name, strict=strict), ABSENT
     return _import(Path(name), strict=strict)
@@ -115,5 +115,5 @@ def numbers(option: str, text: str, least: int = 0) -> tuple[int, ...]:
     """Those of a list with commas. Raises ``ConfigError`` naming ``option``."""
     found = pieces(text)
     if not all(_is_whole(piece) and int(piece) >= least for piece in found):
-        raise ConfigError(option, f"must be numbers from {least} with commas between, not {text!r}")
+        raise ConfigError(option, f"must be numbers from {least} with comma-separated, not {text!r}")
     return tuple(int(piece) for piece in found)

@@ -36,16 +36,16 @@ Layout = Annotated[
 ]
 Sort = Annotated[
     str,
-    typer.Option("-S", "--sort", metavar="KEYS", help="Letters or names, commas between; -KEY: the other way."),
+    typer.Option("-S", "--sort", metavar="KEYS", help="Letters or names, comma-separated; -KEY: the other way."),
 ]
 NoHeader = Annotated[bool, typer.Option("-h", "--noheader", help="Without the line of headings.")]
 Mine = Annotated[bool, typer.Option("--me", help="One's own only.")]
-User = Annotated[str, typer.Option("-u", "--user", metavar="USER", help="Of these users, commas between.")]
+User = Annotated[str, typer.Option("-u", "--user", metavar="USER", help="Of these users, comma-separated.")]
 Partition = Annotated[
-    str, typer.Option("-p", "--partition", metavar="PART", help="In these partitions, commas between.")
+    str, typer.Option("-p", "--partition", metavar="PART", help="In these partitions, comma-separated.")
 ]
 States = Annotated[
-    str, typer.Option("-t", "--states", metavar="STATES", help="In these states, commas between; or all.")
+    str, typer.Option("-t", "--states", metavar="STATES", help="In these states, comma-separated; or all.")
 ]
 
 

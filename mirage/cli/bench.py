@@ -21,7 +21,7 @@ Name = Annotated[
     ),
 ]
 Traces = Annotated[
-    str, typer.Option(help="Folder with the published traces; without them, generated ones are measured.")
+    str, typer.Option(help="Directory with the published traces; without them, generated ones are measured.")
 ]
 Models = Annotated[
     str,
@@ -31,11 +31,11 @@ Models = Annotated[
     ),
 ]
 Muri = Annotated[
-    str, typer.Option(metavar="DIR", help="allocation: the folder 'simulator' of Muri, to be run beside ours.")
+    str, typer.Option(metavar="DIR", help="allocation: the directory 'simulator' of Muri, to be run next to ours.")
 ]
 Recordings = Annotated[
     str,
-    typer.Option(metavar="PATH", help="fidelity: a recording of slurm-testbed/fidelity, or a folder of them."),
+    typer.Option(metavar="PATH", help="fidelity: a recording of slurm-testbed/fidelity, or a directory of them."),
 ]
 
 Peers = Annotated[

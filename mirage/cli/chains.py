@@ -53,7 +53,7 @@ Ids = Annotated[
     typer.Argument(metavar="ID...", help="Chains' ids or names.", autocompletion=complete_chain),
 ]
 Yes = Annotated[bool, typer.Option("-y", "--yes", help="Ask nothing.")]
-Every = Annotated[bool, typer.Option("--all", help="Everybody's chains, those that are over too.")]
+Every = Annotated[bool, typer.Option("--all", help="All users's chains, those that are over too.")]
 Last = Annotated[int, typer.Option("--last", min=1, max=1000, help="So many lines of the journal.")]
 _PAGE = 1_000
 """Chains at a time: the fewer pages, the less can change between two of them."""
@@ -75,13 +75,13 @@ def chains_command(  # noqa: PLR0913 (one parameter for each option of the comma
 ) -> None:
     """List your chains, as squeue lists jobs.
 
-    With --all also those that are over and, for administrators, everybody's; so do -u and -t. With --json the same
+    With --all also those that are over and, for administrators, all users's; so do -u and -t. With --json the same
     chains, with all fields.
 
     Columns: chain (%i), name (%j), user (%u), state (%T, %t), since, expected, partition (%P), account (%a),
     qos (%q), nodes (%D), gres (%b), timelimit (%l), of the running link jobid (%A), timeused (%M), time_left (%L),
     submittime (%V), starttime (%S), endtime (%e); reason (%r), workdir (%Z), links, next, handovers, gaps,
-    saved, overlap, predictor, aim, steering, handover, failures, refusals.
+    saved, overlap, predictor, aim, steering, handover, failures, rejections.
     """
     from mirage.cli.chaintables import chain_columns
     from mirage.client.documents import ChainPage
@@ -148,7 +148,7 @@ def pause_command(chain_id: Id, as_json: AsJson = False, socket: Socket = "") ->
 
 @chain_app.command("resume")
 def resume_command(chain_id: Id, as_json: AsJson = False, socket: Socket = "") -> None:
-    """Go on with a chain that is paused."""
+    """Continue with a chain that is paused."""
     _tell("resume", chain_id, socket, as_json=as_json)
 
 
@@ -200,7 +200,7 @@ def _tell(command: str, chain_id: str, socket: str, *, as_json: bool) -> None:
 
 
 def _list(client: Client, *, every: bool) -> Any:
-    """Everybody's chains where that is permitted; one's own otherwise."""
+    """All users's chains where that is permitted; one's own otherwise."""
     if every and client.get("/me")["scope"] == "admin":
         return whole(client, "/chains", "chains", all=True, limit=_PAGE)
     return whole(client, "/chains", "chains", limit=_PAGE)

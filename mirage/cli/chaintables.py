@@ -126,7 +126,7 @@ def reason_of(chain: Chain) -> str:
     if chain.handover == "none" and len(running) > 1:
         if running[-1].looks:
             return f"link {running[-1].index} waits for the end of link {running[0].index}; {said}"
-        return f"two of its jobs run, against hand-over none: see mirage explain; {said}"
+        return f"two of its jobs run, against handover none: see mirage explain; {said}"
     return f"link {chain.unready} is not ready yet; {said}" if chain.unready else said
 
 
@@ -178,19 +178,19 @@ def facts(chain: dict[str, Any]) -> list[Row]:
         ("Directory", request["directory"]),
         ("Predictor", chain["predictor"] or "the daemon's"),
         ("Aim", chain["aim"]),
-        ("Hand-over", f"{chain['handover']}{_bound(chain)}, steering {chain['steering']}"),
-        ("Hand-overs", f"{chain['handovers']}, {gaps} without a link, {overlap} with two"),
+        ("Handover", f"{chain['handover']}{_bound(chain)}, steering {chain['steering']}"),
+        ("Handovers", f"{chain['handovers']}, {gaps} without a link, {overlap} with two"),
     ]
     if chain.get("saved"):
         p10, p50, p90 = (signed(chain["saved"][level]) for level in ("p10", "p50", "p90"))
-        known = f"{chain['appraised']} of {chain['handovers']} hand-overs"
+        known = f"{chain['appraised']} of {chain['handovers']} handovers"
         rows.append(("Saved", f"about {p50} without a link ({p10} to {p90}, an estimate from {known})"))
     if chain["files_unknown"]:
         rows.append(("Files", f"cannot be checked: {chain['files_unknown']}"))
     if (held := chain["held_links"]) is not None:
         rows.append(("Held links", f"{len(held)}, to be released" if held else "none left"))
     if chain["failures"] or chain["refusals"]:
-        rows.append(("Trouble", f"{chain['failures']} failures and {chain['refusals']} refusals in a row"))
+        rows.append(("Trouble", f"{chain['failures']} failures and {chain['refusals']} rejections in a row"))
     if chain["not_before"]:
         rows.append(("Not before", local_time(chain["not_before"])))
     return rows
@@ -216,7 +216,7 @@ def entry_rows(entries: Sequence[dict[str, Any]]) -> list[Row]:
 
 
 def local_time(text: str | None) -> str:
-    """An instant of the interface in the reader's time zone, as Slurm prints it; ``-`` where there is none."""
+    """A time of the API in the reader's time zone, as Slurm prints it; ``-`` where there is none."""
     return clock(instant_of(text))
 
 

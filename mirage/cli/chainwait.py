@@ -1,4 +1,4 @@
-"""``mirage chain wait``: for scripts that go on when a chain runs, or is over."""
+"""``mirage chain wait``: for scripts that continue when a chain runs, or is over."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def wait_command(
 
 
 def _outcome(chain: dict[str, Any], until: Until) -> int | None:
-    """The exit code; ``None``: go on waiting."""
+    """The exit code; ``None``: continue waiting."""
     links = [link["state"] for link in chain["links"]]
     if until is Until.RUNNING and "running" in links:
         return 0

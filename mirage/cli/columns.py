@@ -78,7 +78,7 @@ class Columns(Generic[T]):
 
     known: tuple[Column[T], ...]
     default: str
-    """Names, commas between."""
+    """Names, comma-separated."""
 
     def check(self, layout: str, keys: str) -> None:
         """Raise ``BadFormat`` for a format or for sort keys that cannot be right."""

@@ -35,7 +35,7 @@ def show_command(config: ConfigFile = "", as_json: AsJson = False) -> None:
 
 @config_app.command("check")
 def check_command(file: Annotated[str, typer.Argument(metavar="FILE")], as_json: AsJson = False) -> None:
-    """Check a file, with those of conf.d beside it and the environment, as the daemon would read it."""
+    """Check a file, with those of conf.d next to it and the environment, as the daemon would read it."""
     from pathlib import Path
 
     from mirage.config.loading import load_config

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 _EXIT = {401: 4, 403: 4, 404: 3, 409: 4}
-"""Of the daemon's refusals; any other is an error like others."""
+"""Of the daemon's rejections; any other is an error like others."""
 _UNREACHABLE = 5
 
 
@@ -37,7 +37,7 @@ def _default(environ: Mapping[str, str], uid: int) -> Address:
 
 
 def exit_code(error: ClientError) -> int:
-    """3 not found, 4 refused, 5 no daemon, 1 anything else."""
+    """3 not found, 4 rejected, 5 no daemon, 1 anything else."""
     if isinstance(error, DaemonUnreachable):
         return _UNREACHABLE
     return _EXIT.get(error.status, 1) if isinstance(error, Refusal) else 1

@@ -33,7 +33,7 @@ Since = Annotated[
         "--since", metavar="TIME", help="Time of the backup, UTC (default: that of the latest entry in the store)."
     ),
 ]
-To = Annotated[str, typer.Option("--to", metavar="FILE", help="Where the copy goes; else beside the store.")]
+To = Annotated[str, typer.Option("--to", metavar="FILE", help="Where the copy goes; else next to the store.")]
 
 
 @db_app.command("status")

@@ -1,4 +1,4 @@
-"""The chains of the demo: of different kinds, and two of them once more without Mirage."""
+"""The chains of the demo: of different kinds, and two of them again without Mirage."""
 
 from __future__ import annotations
 
@@ -49,6 +49,6 @@ def demo_chains(owner: str, directory: str) -> Iterator[Chain]:
     )
     for each in (training, serving):  # the same, as people do it who have no Mirage
         yield chain(replace(each, name=f"{each.name}-by-hand"), steering=Steering.OFF, predictor="reactive")
-    yield chain(  # more than there is: Slurm refuses it, and it is paused
+    yield chain(  # more than there is: Slurm rejects it, and it is paused
         request("far-too-large", "gpu", 40, 12, gpus)
     )

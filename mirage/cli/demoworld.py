@@ -1,4 +1,4 @@
-"""The world of the demo: one process, one temporary folder, nothing from outside."""
+"""The world of the demo: one process, one temporary directory, nothing from outside."""
 
 from __future__ import annotations
 
@@ -189,4 +189,4 @@ def _port(wanted: int) -> int:
             except OSError:
                 continue
             return int(probe.getsockname()[1])
-    raise ConfigError(f"127.0.0.1:{wanted}", "cannot be had; name another --port, or none")
+    raise ConfigError(f"127.0.0.1:{wanted}", "is not available; name another --port, or none")

@@ -16,7 +16,7 @@ EXITS = (
     ("1", "An error; one line on stderr says what, where and what to do."),
     ("2", "Usage: an option, argument or name on the command line cannot be right."),
     ("3", "There is no such chain, job or file."),
-    ("4", "Refused: not permitted, or not now."),
+    ("4", "Rejected: not permitted, or not now."),
     ("5", "No daemon answers."),
 )
 VARIABLES = (
@@ -46,7 +46,7 @@ class Option:
     """What follows it; empty: it is a flag."""
     about: str
     default: str
-    """Empty where nothing would be learnt from it."""
+    """Empty where nothing would be learned from it."""
 
 
 @dataclass(frozen=True, slots=True)

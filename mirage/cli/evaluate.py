@@ -44,32 +44,34 @@ evaluate_app = typer.Typer(
 
 Out = Annotated[
     Path,
-    typer.Option("-o", "--output", help="Folder of tables, models, episodes and reports; what is there is used."),
+    typer.Option(
+        "-o", "--output", help="Directory of tables, models, episodes and reports; what is there is used."
+    ),
 ]
-TrainFrom = Annotated[str, typer.Option(help="First hand-over that is learnt from: a date, or epoch seconds.")]
-ValidateFrom = Annotated[str, typer.Option(help="Hand-overs from here on choose the models.")]
-TestFrom = Annotated[str, typer.Option(help="First episode; nothing that happens later is learnt from.")]
+TrainFrom = Annotated[str, typer.Option(help="First handover that is learned from: a date, or epoch seconds.")]
+ValidateFrom = Annotated[str, typer.Option(help="Handovers from here on choose the models.")]
+TestFrom = Annotated[str, typer.Option(help="First episode; nothing that happens later is learned from.")]
 TestTo = Annotated[str, typer.Option(help="No episode starts after this.")]
-Methods = Annotated[str, typer.Option(help="Predictors, commas between: name or name:parameter, and oracle.")]
-ClusterNodes = Annotated[str, typer.Option(help="Sizes of the cluster, commas between; its own by default.")]
+Methods = Annotated[str, typer.Option(help="Predictors, comma-separated: name or name:parameter, and oracle.")]
+ClusterNodes = Annotated[str, typer.Option(help="Sizes of the cluster, comma-separated; its own by default.")]
 Also = Annotated[
     str,
     typer.Option(
-        "--also-with-nodes", help="Learn the earlier hand-overs also on the cluster cut down to so many nodes."
+        "--also-with-nodes", help="Learn the earlier handovers also on the cluster cut down to so many nodes."
     ),
 ]
 Errors = Annotated[
     str,
     typer.Option(
         "--planner-error",
-        help="Play the look-ahead also with a wrong idea of the cluster, commas between: nodes+5%, nodes-5%, "
+        help="Play the look-ahead also with a wrong idea of the cluster, comma-separated: nodes+5%, nodes-5%, "
         "no-user-limit, priorities, month-old.",
     ),
 ]
 Seeds = Annotated[int, typer.Option(min=1, max=HIGHEST_FACTOR, help="Models of each learned method.")]
 Every = Annotated[str, typer.Option(help="Between episodes.")]
-TeachEvery = Annotated[str, typer.Option(help="Between hand-overs that are learnt from; as --every by default.")]
-Grid = Annotated[str, typer.Option(help="Between submit times that are learnt from.")]
+TeachEvery = Annotated[str, typer.Option(help="Between handovers that are learned from; as --every by default.")]
+Grid = Annotated[str, typer.Option(help="Between submit times that are learned from.")]
 Html = Annotated[bool, typer.Option("--html", help="Write report.html to --output as well.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout instead of the tables.")]
 
@@ -102,7 +104,7 @@ def evaluate_command(  # noqa: PLR0913 (one parameter for each option of the com
 ) -> None:
     """Train every method that learns, play all of them on the test span, and compare.
 
-    Episodes, models and tables are kept in --output: the command goes on where it was stopped, and more methods,
+    Episodes, models and tables are kept in --output: the command continues where it was stopped, and more methods,
     seeds or sizes only add to it. The comparison is written to report.json and report.md there as it grows.
     """
     from mirage.cli.arguments import load_cluster, load_trace, numbers, parse_instant, pieces
@@ -230,7 +232,7 @@ Most = Annotated[
 Planned = Annotated[
     int, typer.Option("--lookahead-jobs", min=1, max=HIGHEST_COUNT, help="Jobs for which a look-ahead is played.")
 ]
-WaitsOut = Annotated[str, typer.Option("-o", "--output", help="Folder for waits.json and waits.md.")]
+WaitsOut = Annotated[str, typer.Option("-o", "--output", help="Directory for waits.json and waits.md.")]
 
 
 @evaluate_app.command("waits", cls=OutputCommand)

@@ -16,7 +16,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "chain": (
         ("mirage chain show train-llm", "its settings, its links with their jobs"),
         ("mirage chain logs -f train-llm", "what its jobs print, link after link"),
-        ("mirage chain update train-llm --links 20", "go on for longer; its links stay"),
+        ("mirage chain update train-llm --links 20", "continue for longer; its links stay"),
         ("mirage chain cancel train-llm", "end it with its running link"),
     ),
     "agent": (

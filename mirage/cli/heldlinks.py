@@ -39,7 +39,7 @@ def held_links(plan: Plan, commands: Commands) -> Iterator[list[JobId]]:
     """The ids of the first links, held by their owner, for a daemon that may release them.
 
     They are there before the daemon learns of their chain, or else it would find none to release. Where the chain,
-    or one of them, is refused, those that are there are cancelled.
+    or one of them, is rejected, those that are there are cancelled.
     """
     policy = plan.document.get("handover", {}).get("policy", Handover().policy)
     chain = _chain(plan, plan.chain_id, policy)

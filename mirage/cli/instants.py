@@ -1,4 +1,4 @@
-"""Instants and durations for readers."""
+"""Times and durations for readers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NOTHING = "-"
 
 
 def instant_of(text: str | None) -> datetime | None:
-    """As the interface writes it; ``None`` where there is none."""
+    """As the API writes it; ``None`` where there is none."""
     return datetime.fromisoformat(text) if text else None
 
 

@@ -26,7 +26,7 @@ def man_pages() -> Iterator[tuple[str, str]]:
 
 
 def write_man_pages(folder: Path) -> None:
-    """Into a folder, in the place of what is there."""
+    """Into a directory, in the place of what is there."""
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.1"):
         old.unlink()

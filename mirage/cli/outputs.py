@@ -28,9 +28,9 @@ def check_writable(option: str, name: str) -> None:
         return
     path = Path(name)
     if path.is_dir():
-        raise ConfigError(option, f"{name} is a folder")
+        raise ConfigError(option, f"{name} is a directory")
     if not path.parent.is_dir():
-        raise ConfigError(option, f"there is no folder {path.parent}")
+        raise ConfigError(option, f"there is no directory {path.parent}")
     if not os.access(path if path.exists() else path.parent, os.W_OK):
         raise ConfigError(option, f"{name} may not be written")
 

@@ -188,7 +188,7 @@ def make_plan(line: CommandLine, outside: Outside, followed: Followed | None = N
 
 
 def _as_followed(sources: Sources, followed: Followed) -> Sources:
-    """With what the job has beside its script. Options of the command line count more."""
+    """With what the job has next to its script. Options of the command line count more."""
     given = [option.name for option in sources.command]
     submitted = without_chosen(followed.job, followed.options, given)
     said = Sources(sources.script, submitted).effective()

@@ -1,4 +1,4 @@
-"""``mirage protected``: whether submissions are held back for all, and their release."""
+"""``mirage protected``: whether submissions are held for all, and their release."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mirage.cli.asking import AsJson, Socket
 from mirage.cli.connection import connect, exit_codes
 from mirage.cli.printing import show
 
-protected_app = typer.Typer(help="Protected mode: submissions held back because Slurm refuses too much.")
+protected_app = typer.Typer(help="Protected mode: submissions held because Slurm rejects too much.")
 
 
 @protected_app.callback(invoke_without_command=True)

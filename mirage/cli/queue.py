@@ -38,7 +38,7 @@ States = Annotated[
         "-t",
         "--states",
         metavar="STATES",
-        help="pending (PD), running (R), suspended (S); commas between, or all.",
+        help="pending (PD), running (R), suspended (S); comma-separated, or all.",
     ),
 ]
 
@@ -62,7 +62,7 @@ def queue_command(  # noqa: PLR0913 (one parameter for each option of the comman
 ) -> None:
     """List Slurm's queue, with when your own pending jobs may start.
 
-    FORESEEN is the median of what the active predictor, or its fallback, expects of such a job submitted now: one
+    PREDICTED is the median of what the active predictor, or its fallback, expects of such a job submitted now: one
     that is queued already should start no later. Predictors read the queue: jobs that wait for more than their
     turn have none, as those that are held, depend on others, begin later or are at a limit of their account.
 
@@ -72,7 +72,7 @@ def queue_command(  # noqa: PLR0913 (one parameter for each option of the comman
 
     Columns: jobid (%i), partition (%P), name (%j), user (%u), account (%a), state (%T, %t), qos (%q), nodes (%D),
     priority (%Q), timeused (%M), timelimit (%l), time_left (%L), submittime (%V), starttime (%S: Slurm's plan for
-    those that pend), endtime (%e), waited, foreseen, earliest (P10), latest (P90), by.
+    those that pend), endtime (%e), waited, predicted, earliest (P10), latest (P90), by.
     """
     from mirage.client.documents import QueuePage
     from mirage.client.reading import read
@@ -178,7 +178,7 @@ def queue_columns(now: datetime | None) -> Columns[QueuedJob]:
 
 
 def _ask(client: Client, user: str, partition: str) -> dict[str, Any]:
-    """The queue with what is foreseen of one's own jobs; without it where nothing can be foreseen."""
+    """The queue with what is predicted of one's own jobs; without it where nothing can be predicted."""
     from mirage.client.errors import Refusal
 
     one = {name: text for name, text in (("user", user), ("partition", partition)) if text and "," not in text}

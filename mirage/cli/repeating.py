@@ -1,4 +1,4 @@
-"""``-i SECONDS``: a list again and again, as ``squeue --iterate`` prints it."""
+"""``-i SECONDS``: a list repeatedly, as ``squeue --iterate`` prints it."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ _REJECTED = {
 """Options of which the simulated cluster rejects the value, by its reason."""
 
 Predictors = Annotated[
-    str, typer.Option("--predictor", help="Policies to compare, commas between: name or name:parameter.")
+    str, typer.Option("--predictor", help="Policies to compare, comma-separated: name or name:parameter.")
 ]
 Cpus = Annotated[
     int,
@@ -163,7 +163,7 @@ def _replay(
 
 
 def _kept_in(name: str) -> Callable[[int, int], None]:
-    """Writes the file anew with each episode; who reads it never finds half of it."""
+    """Writes the file again with each episode; who reads it never finds half of it."""
     from mirage.wholefile import write_anew
 
     return lambda done, total: write_anew(Path(name), json.dumps({"done": done, "total": total}).encode())

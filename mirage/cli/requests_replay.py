@@ -32,7 +32,7 @@ Compare = Annotated[
     str,
     typer.Option(
         metavar="NAMES",
-        help="Policies side by side instead, commas between: fcfs,edf,llf:late-last. all: what needs no training.",
+        help="Compare policies, comma-separated: fcfs,edf,llf:late-last. all: those without training.",
     ),
 ]
 Seeds = Annotated[str, typer.Option(metavar="SEEDS", help="Of the requests that are drawn: 0-9, or 1,5,7-9.")]
@@ -47,7 +47,7 @@ HtmlOut = Annotated[
 ]
 
 _FEW = 3
-"""So many policies have room for all their figures beside each other."""
+"""So many policies have room for all their figures next to each other."""
 
 
 def request_replay_command(  # noqa: PLR0913 (one parameter for each option of the command line)

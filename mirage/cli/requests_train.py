@@ -29,7 +29,9 @@ Scenarios = Annotated[
 Which = Annotated[
     Agent, typer.Option("--agent", help="relmas: deadlines and bandwidth. odra: latency and fairness.")
 ]
-Out = Annotated[Path, typer.Option("-o", "--output", help="Folder to make: the trained agent with its manifest.")]
+Out = Annotated[
+    Path, typer.Option("-o", "--output", help="Directory to make: the trained agent with its manifest.")
+]
 Seed = Annotated[
     int, typer.Option(min=0, max=90, help="Of the training. Its workloads have seeds from 500000 on.")
 ]
@@ -43,7 +45,7 @@ Period = Annotated[
     ),
 ]
 State = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Keep the state here as it learns, and go on from it.")
+    Path | None, typer.Option(metavar="FILE", help="Keep the state here as it learns, and continue from it.")
 ]
 
 

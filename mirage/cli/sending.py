@@ -66,20 +66,20 @@ def warn_of_parts(plan: Plan) -> None:
     if plan.document.get("steering") == Steering.PIN and not plan.request.exclusive:
         show(
             "mirage: --steering=pin: the job does not ask for whole nodes; add --exclusive. Where a second link "
-            "fits beside the first, links are not pinned, and do not age while they wait (see mirage explain)",
+            "fits next to the first, links are not pinned, and do not age while they wait (see mirage explain)",
             err=True,
         )
 
 
 def make_room(plan: Plan) -> None:
-    """The folder of the hand-over files, so that a script has but to ``touch "$MIRAGE_HANDOVER_FILE"``."""
+    """The directory of the handover files, so that a script has but to ``touch "$MIRAGE_HANDOVER_FILE"``."""
     if plan.document.get("handover", {}).get("policy") != HandoverPolicy.WHEN_READY:
         return
     file = Path(Chain(ChainId(plan.chain_id), "", plan.request.user, plan.request).handover_file(1))
     try:
         make_own_directory(file.parent)
     except OSError as error:
-        problem = f"no place for the hand-over files: {error.strerror or error}"
+        problem = f"no place for the handover files: {error.strerror or error}"
         raise ConfigError(str(file.parent), problem) from error
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _SEEDS = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 _MOST_SEEDS = 10_000
 
-Workers = Annotated[int, typer.Option(min=0, max=MOST_WORKERS, help="Processes; 0: one for each processor.")]
+Workers = Annotated[int, typer.Option(min=0, max=MOST_WORKERS, help="Processes; 0: one for each CPU.")]
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:

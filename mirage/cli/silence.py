@@ -15,7 +15,7 @@ STANDS_BY = "stands by: "
 
 
 def tell_silence(since: datetime | None, sentence: str = "") -> None:
-    """On stderr, where the cluster has been silent since some instant, or the daemon stands by."""
+    """On stderr, where the cluster has been silent since some time, or the daemon stands by."""
     if sentence.startswith(STANDS_BY):
         show(f"The daemon {sentence}; this is what was stored by then.", err=True)
     if since:

@@ -72,14 +72,14 @@ def _cluster(name: str, mode: str, processors: int) -> tuple[ClusterConfig, Sche
 
     if processors > 0:
         pool = (NodeGroup(("pool",), cpus=processors),)
-        config = ClusterConfig(f"{processors} processors", pool, (), scheduling=Scheduling.EASY)
+        config = ClusterConfig(f"{processors} CPUs", pool, (), scheduling=Scheduling.EASY)
     elif name:
         config = load_cluster(name)
     else:
         raise ConfigError("--cluster", "name a cluster file or preset, or give --processors for one pool")
     scheduling = parse_choice(Scheduling, mode, "--scheduling") if mode else config.scheduling
     if scheduling == Scheduling.SLURM and not config.partitions:
-        raise ConfigError("--scheduling", "slurm needs a --cluster with partitions, not a pool of processors")
+        raise ConfigError("--scheduling", "slurm needs a --cluster with partitions, not a pool of CPUs")
     return config, scheduling
 
 

@@ -42,7 +42,7 @@ def check_done_file(path: str) -> None:
 def check_request(request: JobRequest, commands: Commands) -> str:
     """Ask Slurm whether it would accept the link (``sbatch --test-only``); returns a remark, or nothing.
 
-    Raises ``ConfigError`` with Slurm's words where no retry can mend a rejection. What Slurm rejects for now only
+    Raises ``ConfigError`` with Slurm's words where no retry can fix a rejection. What Slurm rejects for now only
     is no error: the daemon tries again. A Slurm that is not there, or does not answer, says nothing.
     """
     try:

@@ -58,7 +58,7 @@ _ENDS = {
 
 
 def chain_story(chain: Mapping[str, Any], timeline: Mapping[str, Any]) -> Iterator[str]:
-    """What it is, what it waits for, what is foreseen of that, and how its hand-overs went."""
+    """What it is, what it waits for, what is predicted of that, and how its handovers went."""
     yield _what_it_is(chain, timeline)
     yield from _method(chain)
     if timeline.get("stale_since"):
@@ -81,7 +81,7 @@ def chain_story(chain: Mapping[str, Any], timeline: Mapping[str, Any]) -> Iterat
 
 
 def link_story(index: int, timeline: Mapping[str, Any], now: str = "") -> Iterator[str]:
-    """Why a link was submitted when it was, what was foreseen of it, and how it went.
+    """Why a link was submitted when it was, what was predicted of it, and how it went.
 
     ``now``: what is said of the chain at present. Raises ``KeyError`` where the chain has no such link.
     """
@@ -170,13 +170,13 @@ def _two_of_one_writer(timeline: Mapping[str, Any]) -> str:
     if last["looks"]:
         return f"Link {last['index']} has nodes already; its script waits for the end of link {first['index']}."
     return (
-        "Two of its jobs run, against its hand-over none: the earlier one was requeued, or the dependency of the "
+        "Two of its jobs run, against its handover none: the earlier one was requeued, or the dependency of the "
         "later one was taken away."
     )
 
 
 def _last_end(timeline: Mapping[str, Any]) -> Iterator[str]:
-    """How the link ended that ran last; one that began in vain says nothing of the work."""
+    """How the link ended that ran last; one that began without success says nothing of the work."""
     ran = [
         link
         for link in timeline["links"]
@@ -251,7 +251,7 @@ def _past(timeline: Mapping[str, Any]) -> Iterator[str]:
         gap = ", with a gap of a minute at most" if smooth else ""
         yield f"One link has taken over from another so far{gap}."
     else:
-        yield f"Of {len(handovers)} hand-overs so far, {smooth} went without a gap of more than a minute."
+        yield f"Of {len(handovers)} handovers so far, {smooth} went without a gap of more than a minute."
     worst = max(handovers, key=lambda each: each["interruption"])
     if worst["interruption"] > ZERO_WITHIN:
         names = f"links {worst['predecessor']} and {worst['successor']}"
@@ -262,7 +262,7 @@ def _past(timeline: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _worth(chain: Mapping[str, Any], timeline: Mapping[str, Any]) -> Iterator[str]:
-    """What was lost, and what submitting at the ends would have lost more: of the hand-overs that are complete."""
+    """What was lost, and what submitting at the ends would have lost more: of the handovers that are complete."""
     lost, saved = chain["interruption"], chain.get("saved")
     between_links = sum(each["interruption"] for each in timeline["handovers"])
     if lost or saved:
@@ -281,14 +281,14 @@ def _worth(chain: Mapping[str, Any], timeline: Mapping[str, Any]) -> Iterator[st
     counted = f"{chain['appraised']}" if chain["appraised"] < chain["handovers"] else "all"
     if not any(saved.values()):
         yield (
-            "Had each link been submitted at the end of the one before, its hand-overs would have lost as much "
+            "Had each link been submitted at the end of the one before, its handovers would have lost as much "
             f"(from {counted} of them)."
         )
         return
     p50, more = saved["p50"], "less" if saved["p50"] < 0 else "more"
     bounds = (f"{words(abs(saved[name]))}{' less' if saved[name] < 0 else ''}" for name in ("p10", "p90"))
     yield (
-        f"Had each link been submitted at the end of the one before, its hand-overs would have lost about "
+        f"Had each link been submitted at the end of the one before, its handovers would have lost about "
         f"{words(abs(p50))} {more} (an estimate: {' to '.join(bounds)}; from {counted} of them)."
     )
 
@@ -304,14 +304,14 @@ def _submission(link: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _forecast_of(link: Mapping[str, Any], timeline: Mapping[str, Any]) -> Iterator[str]:
-    """What was foreseen as it was submitted, and how that held."""
+    """What was predicted as it was submitted, and how that held."""
     submit, start = instant_of(link["submit"]), instant_of(link["start"])
     said = [each for each in timeline["forecasts"] if each["link"] == link["index"] and each["p50"]]
     made = [each for each in said if submit is None or (instant_of(each["time"]) or submit) <= submit]
     charge = next((each for each in made if not each["shadow"]), None)
     if charge is None or link["reason"].endswith(_REQUEUED):  # made of a submission that never came
         return
-    yield f"{charge['predictor']} had foreseen that it would start {_range(charge)}."
+    yield f"{charge['predictor']} had predicted that it would start {_range(charge)}."
     if start is None:
         return
     p10, p50, p90 = (instant_of(charge[name]) for name in ("p10", "p50", "p90"))

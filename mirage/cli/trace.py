@@ -123,7 +123,7 @@ def _say_import(result: ImportResult, output: Path) -> None:
 
 @trace_app.command("stats")
 def stats_command(file: File, *, as_json: AsJson = False, capacity: Capacity = 0, tz: Zone = "") -> None:
-    """Describe a trace: jobs, users, load, waits by class, sizes, limits, chains made by hand."""
+    """Describe a trace: jobs, users, load, waits by class, sizes, limits, chains made manually."""
     from mirage.trace.faults import Strictness
     from mirage.trace.readers import read_trace
     from mirage.trace.stats import trace_stats

@@ -13,10 +13,10 @@ Trace = Annotated[
 ]
 Cluster = Annotated[str, typer.Option(help="Cluster file (TOML), a slurm.conf, or a preset's name.")]
 Limit = Annotated[str, typer.Option(help="Time limit of each link; links run to it.")]
-NodeCounts = Annotated[str, typer.Option(help="Nodes of each link, commas between.")]
+NodeCounts = Annotated[str, typer.Option(help="Nodes of each link, comma-separated.")]
 PartitionName = Annotated[str, typer.Option("--partition", help="Partition of the service; the default one.")]
 Schema = Annotated[str, typer.Option(help="Features: v2 or paper-v1.")]
-Workers = Annotated[int, typer.Option(min=0, max=MOST_WORKERS, help="Processes; 0: one for each processor.")]
+Workers = Annotated[int, typer.Option(min=0, max=MOST_WORKERS, help="Processes; 0: one for each CPU.")]
 Strict = Annotated[
     bool,
     typer.Option(

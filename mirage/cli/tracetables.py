@@ -82,7 +82,7 @@ def _wait_cells(waits: Waits) -> list[str]:
 
 
 def _chains(chains: HandChains) -> Table:
-    table = _titled(Text("Chains made by hand, after limits of 12 h or more"), ("", ""))
+    table = _titled(Text("Chains made manually, after limits of 12 h or more"), ("", ""))
     for name, value in (
         ("pairs (same user, name and nodes)", f"{chains.pairs:,}"),
         ("users", f"{chains.users:,}"),

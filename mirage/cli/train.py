@@ -27,29 +27,31 @@ if TYPE_CHECKING:
     from mirage.training.tables import TablePlan
 
 JOBS, CPUS = 8, 8
-"""As jobs of a cluster's: how many build a table, and the processors of one that trains."""
+"""As jobs of a cluster's: how many build a table, and the CPUs of one that trains."""
 
 Name = Annotated[str, typer.Argument(metavar="PREDICTOR", help="What to train, such as xgboost or random-forest.")]
 Trace = Annotated[str, typer.Option(help="A trace file, or generated:PRESET:SEED such as generated:ls6:1.")]
-Out = Annotated[Path, typer.Option("-o", "--output", help="Folder to make: the trained model with its manifest.")]
-Start = Annotated[str, typer.Option(help="First hand-over: 2022-10-12, 2022-10-12T12:00 (UTC), or epoch seconds.")]
-End = Annotated[str, typer.Option(help="Nothing that happens after this is learnt from.")]
-ValidateFrom = Annotated[
-    str, typer.Option(help="Later hand-overs choose, earlier ones teach; by default the last quarter of the span.")
+Out = Annotated[
+    Path, typer.Option("-o", "--output", help="Directory to make: the trained model with its manifest.")
 ]
-Every = Annotated[str, typer.Option(help="Between hand-overs.")]
+Start = Annotated[str, typer.Option(help="First handover: 2022-10-12, 2022-10-12T12:00 (UTC), or epoch seconds.")]
+End = Annotated[str, typer.Option(help="Nothing that happens after this is learned from.")]
+ValidateFrom = Annotated[
+    str, typer.Option(help="Later handovers choose, earlier ones train; by default the last quarter of the span.")
+]
+Every = Annotated[str, typer.Option(help="Between handovers.")]
 Grid = Annotated[str, typer.Option(help="Between the submit times that are tried.")]
 Sizes = Annotated[
     str,
     typer.Option(
         "--also-with-nodes",
-        help="Learn the earlier hand-overs also on the cluster cut down to so many nodes, commas between: from a "
-        "time of little load little is learnt of waits.",
+        help="Learn the earlier handovers also on the cluster cut down to so many nodes, comma-separated: from a "
+        "time of little load little is learned of waits.",
     ),
 ]
 Seed = Annotated[
     str,
-    typer.Option(help="Seed of the training; several, commas between, make a model each: OUT/seed-0 and so on."),
+    typer.Option(help="Seed of the training; several, comma-separated, make a model each: OUT/seed-0 and so on."),
 ]
 Tables = Annotated[
     str, typer.Option("--tables", metavar="DIR", help="Keep the tables here, and use those that are here already.")
@@ -66,7 +68,7 @@ Workers = Annotated[
     typer.Option(
         min=0,
         max=MOST_WORKERS,
-        help=f"Processes, or jobs, for a table; 0: one for each processor, or {JOBS} jobs.",
+        help=f"Processes, or jobs, for a table; 0: one for each CPU, or {JOBS} jobs.",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="The manifest as one JSON document on stdout.")]
@@ -96,7 +98,7 @@ def train_command(  # noqa: PLR0913 (one parameter for each option of the comman
 ) -> None:
     """Train a predictor: simulate what each submit time would have led to, learn from it, write the model.
 
-    The model is chosen on the hand-overs after --validate-from and then learnt from all of them.
+    The model is chosen on the handovers after --validate-from and then learned from all of them.
     """
     from mirage.artifact import refuse_existing
     from mirage.cli.arguments import load_cluster, load_trace, numbers
@@ -175,7 +177,7 @@ class _Place:
         if tables:
             yield Path(tables).absolute()
         elif self.launcher == "slurm":
-            raise ConfigError("--tables", "with --launcher slurm, name a folder that the nodes share")
+            raise ConfigError("--tables", "with --launcher slurm, name a directory that the nodes share")
         else:
             with TemporaryDirectory() as passing:
                 yield Path(passing)
@@ -212,7 +214,7 @@ class _Maker:
     place: _Place
 
     def table(self, config: ClusterConfig, folder: Path) -> Path:
-        """Its own folder."""
+        """Its own directory."""
         from mirage.cli.progress import steps
         from mirage.training.tables import build_table
 
@@ -241,7 +243,7 @@ def _show(outs: tuple[Path, ...], *, as_json: bool) -> None:
     for manifest, out in zip(manifests, outs, strict=True):
         scores = ", ".join(f"{name} {value:.3g}" for name, value in manifest.metrics.items())
         typer.echo(
-            f"{out}: {manifest.plugin} from {manifest.training.handovers} hand-overs of {manifest.cluster.name}"
+            f"{out}: {manifest.plugin} from {manifest.training.handovers} handovers of {manifest.cluster.name}"
         )
         typer.echo(f"on those kept for validation: {scores}")
         typer.echo(f"use it: --predictor {manifest.plugin}:{out}    keep it: mirage models promote {out}")

@@ -19,7 +19,7 @@ URL_VARIABLE = "MIRAGE_URL"
 TOKEN_VARIABLE = "MIRAGE_TOKEN"  # noqa: S105 - the name of a variable
 
 _SYSTEM = Path("/run/mirage/api.sock")
-_SHARED = (Path("/var/tmp"), Path("/tmp"))  # noqa: S108 - a folder of the user's own in there, checked
+_SHARED = (Path("/var/tmp"), Path("/tmp"))  # noqa: S108 - a directory of the user's own in there, checked
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def default_address(environ: Mapping[str, str] | None = None, uid: int | None = 
     """What the environment names; else the socket of one's own daemon, or of the machine's.
 
     ``$MIRAGE_SOCKET`` or ``$MIRAGE_URL``. One's own daemon keeps its socket in ``~/.local/state/mirage`` or, where
-    the home is on a network, in ``/var/tmp/mirage-USER``; one that somebody else has put there is not asked.
+    the home is on a network, in ``/var/tmp/mirage-USER``; one that another user has put there is not asked.
     """
     environ = os.environ if environ is None else environ
     for name in SOCKET_VARIABLES:

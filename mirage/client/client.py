@@ -1,4 +1,4 @@
-"""The daemon as an object: each method is one address of the interface."""
+"""The daemon as an object: each method is one address of the API."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Client:
     # Chains
 
     def chains(self, *, everybody: bool = False) -> Records[Chain]:
-        """One's own chains in order of creation; everybody's, for administrators."""
+        """One's own chains in order of creation; all users's, for administrators."""
         return Records(self.iterate_chains(everybody=everybody))
 
     def iterate_chains(self, *, everybody: bool = False, page: int = 0) -> Iterator[Chain]:
@@ -79,7 +79,7 @@ class Client:
         return self._command(chain, "pause")
 
     def resume(self, chain: str) -> Answer:
-        """Go on with a chain that is paused."""
+        """Continue with a chain that is paused."""
         return self._command(chain, "resume")
 
     def cancel(self, chain: str) -> Answer:
@@ -91,7 +91,7 @@ class Client:
         return read(Explanation, self.get(f"{chain_path(chain)}/explain", limit=limit))
 
     def timeline(self, chain: str, limit: int = 500) -> Any:
-        """A chain over time: links, hand-overs, what was foreseen; the document as it comes."""
+        """A chain over time: links, handovers, what was predicted; the document as it comes."""
         return self.get(f"{chain_path(chain)}/timeline", limit=limit)
 
     def tasks(self, chain: str) -> Tasks:

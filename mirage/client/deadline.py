@@ -1,6 +1,6 @@
 """Exchanges with servers that end in time whatever the other side does, and answers of bounded size.
 
-A socket's own timeout begins again with every byte, so a server that sends one now and then keeps who reads it.
+A socket's own timeout begins again with every byte, so a server that sends one periodically keeps who reads it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Deadline:
         self._end = time.monotonic() + seconds
 
     def renew(self) -> None:
-        """Let all the seconds begin again, for the next part of an answer that goes on."""
+        """Let all the seconds begin again, for the next part of an answer that continues."""
         self._end = time.monotonic() + self._seconds
 
     def left(self) -> float:

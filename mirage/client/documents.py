@@ -1,6 +1,6 @@
 """What the daemon tells, as dataclasses.
 
-Instants are aware ``datetime``s, durations seconds, ``None`` is not known.
+Times are aware ``datetime``s, durations seconds, ``None`` is not known.
 """
 
 from __future__ import annotations
@@ -99,14 +99,14 @@ class Chain:
     aim: str = ""
     steering: str = ""
     method: str = ""
-    """How a successor in the queue is held back; ``steering`` with ``auto`` resolved."""
+    """How a successor in the queue is held; ``steering`` with ``auto`` resolved."""
     handover: str = ""
     max_overlap: int = 0  # seconds after which a predecessor makes way in any case; 0: no bound
     done: Done = field(default_factory=Done)
     files_unknown: str = ""
     """Why its done-file or handover file cannot be checked; empty: they can."""
     tasks_state: str = ""
-    """Folder in which its links keep how their tasks stand; empty: nobody is to look."""
+    """Directory in which its links keep how their tasks stand; empty: nobody is to look."""
     held_links: tuple[int, ...] | None = None
     """Indices of held links, to be released; ``None``: it has none, or the cluster is not polled yet."""
     failures: int = 0
@@ -119,15 +119,15 @@ class Chain:
     ended_by: int | None = None
     """The link whose end has ended the chain."""
     handovers: int = 0
-    uninterrupted: int = 0  # hand-overs with a minute without a running link at most
+    uninterrupted: int = 0  # handovers with a minute without a running link at most
     interruption: int = 0
     """Seconds without a running link, over all handovers; an interruption that lasts counts until now."""
     suspended: int = 0  # seconds of these for which Slurm had suspended its links
     overlap: int = 0
-    """Seconds with two running links, over all hand-overs, one that goes on included."""
+    """Seconds with two running links, over all handovers, one that continues included."""
     saved: Estimate | None = None
-    """Seconds without a running link that early submissions spared; ``None``: of no hand-over that is known."""
-    appraised: int = 0  # of how many hand-overs that is known
+    """Seconds without a running link that early submissions spared; ``None``: of no handover that is known."""
+    appraised: int = 0  # of how many handovers that is known
 
     @property
     def running(self) -> Link | None:
@@ -189,7 +189,7 @@ class Event:
     """Something that has just happened."""
 
     id: str
-    """``Client.events`` goes on after it."""
+    """``Client.events`` continues after it."""
     kind: str
     data: Any
     """The document that came with it."""
@@ -201,9 +201,9 @@ class PastError:
 
     forecasts: int
     of: str = ""
-    """At which hand-overs: ``partition v100``."""
+    """At which handovers: ``partition v100``."""
     bias: int | None = None
-    """Median of start less foreseen median, seconds: above 0, jobs start later than foreseen."""
+    """Median of start less predicted median, seconds: above 0, jobs start later than predicted."""
     absolute_error: int | None = None
     """Mean, seconds."""
     coverage: float | None = None
@@ -212,7 +212,7 @@ class PastError:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """When one predictor foresees that a job would start if it were submitted now."""
+    """When one predictor predicts that a job would start if it were submitted now."""
 
     predictor: str
     role: str = ""
@@ -224,7 +224,7 @@ class Forecast:
     wait_p50: int | None = None
     wait_p90: int | None = None
     trouble: str = ""
-    """Why it foresees nothing; empty: it does."""
+    """Why it predicts nothing; empty: it does."""
     basis: str = ""
     """What it rests on, such as ``12 waits of partition v100, any size``; empty: it does not say."""
     past: PastError | None = None
@@ -248,7 +248,7 @@ class Predictions:
 
 @dataclass(frozen=True, slots=True)
 class QueuedJob:
-    """One job of the queue; what is foreseen of it where it is one's own, pending, and was asked for."""
+    """One job of the queue; what is predicted of it where it is one's own, pending, and was asked for."""
 
     job_id: int
     name: str | None = None
@@ -326,7 +326,7 @@ class TaskLane:
 
     node: str
     device: int | None = None
-    """Its number there; ``None``: the processors."""
+    """Its number there; ``None``: the CPUs."""
     kind: str = ""
     link: int | None = None
     pieces: tuple[TaskPiece, ...] = ()

@@ -55,13 +55,13 @@ class Transport:
         return self._answer(response.status, content)
 
     def ask_root(self, target: str, *, timeout: float = TIMEOUT) -> Any:
-        """``ask`` with GET, for addresses beside the interface: ``/healthz``, ``/version``."""
+        """``ask`` with GET, for addresses next to the API: ``/healthz``, ``/version``."""
         with self._request("GET", target, None, _NO_HEADERS, timeout) as (response, _):
             content = _read_whole(response)
         return self._answer(response.status, content)
 
     def lines(self, target: str, headers: Mapping[str, str], *, timeout: float) -> Iterator[str]:
-        """The lines of an answer that goes on, until the daemon ends it.
+        """The lines of an answer that continues, until the daemon ends it.
 
         Raises ``DaemonUnreachable``, also where no whole line has come for ``timeout`` seconds, and ``Refusal``.
         """

@@ -82,7 +82,7 @@ class Loaded:
 def load_config(file: Path | None = None) -> Loaded:
     """The configuration of ``file`` (default: root's or the user's own, if there is one) and the environment.
 
-    Files of the folder ``conf.d`` beside it override it in order of their names; variables such as
+    Files of the directory ``conf.d`` next to it override it in order of their names; variables such as
     ``MIRAGE_LOOP__INTERVAL`` override both. Raises ``ConfigError`` naming file, line and key of the first fault.
     """
     file = file or default_file(os.environ, os.getuid())
@@ -147,9 +147,11 @@ def _merged(below: Document, above: Document) -> Document:
 
 
 def _with_places(config: Config, places: Places) -> Config:
-    """Folders, store and socket filled in where nothing names them."""
+    """Directories, store and socket filled in where nothing names them."""
     state = config.service.state or str(places.state)
-    beside = places.runtime == places.state  # an ordinary user's socket lies in the state folder, wherever that is
+    beside = (
+        places.runtime == places.state
+    )  # an ordinary user's socket lies in the state directory, wherever that is
     runtime = config.service.runtime or (state if beside else str(places.runtime))
     filled = {
         "service": {"state": state, "runtime": runtime},

@@ -46,10 +46,10 @@ class ServiceSection(Section):
     """Where the daemon keeps its things."""
 
     state: FileName = ""
-    """Folder for the store, the lock and the heartbeat; empty: systemd's, or ~/.local/state/mirage, or where
+    """Directory for the store, the lock and the heartbeat; empty: systemd's, or ~/.local/state/mirage, or where
     that is on a network file system /var/tmp/mirage-USER."""
     runtime: FileName = ""
-    """Directory for the socket; empty: systemd's, for root /run/mirage, else the state folder."""
+    """Directory for the socket; empty: systemd's, for root /run/mirage, else the state directory."""
     name: str = ""
     """How people call this daemon among several on one database; empty: the machine's name."""
 
@@ -60,7 +60,7 @@ class RestSection(Section):
     url: str = ""
     """Such as http://127.0.0.1:6820, or unix:/run/slurmrestd.socket."""
     token_file: FileName = ""
-    """A JWT, read anew at each use; empty: the socket says who asks."""
+    """A JWT, read again at each use; empty: the socket says who asks."""
     user: str = ""
     """Whose token that is; empty: the daemon's own user."""
     server_user: str = ""
@@ -104,7 +104,7 @@ class ActingSection(Section):
     helper: FileName = "/usr/bin/mirage-act"
     """Mode sudo: the program that sudo starts as the user."""
     tokens: FileName = ""
-    """Mode token: the folder that holds a JWT for each user, USER.jwt, readable by the daemon only."""
+    """Mode token: the directory that holds a JWT for each user, USER.jwt, readable by the daemon only."""
 
 
 class LoopSection(Section):
@@ -121,8 +121,9 @@ class LoopSection(Section):
     settle: Positive = 120
     """After so long, in real time, a link that was sent and that no snapshot shows is sent again."""
     predictor: str = "auto"
-    """As "mirage plugins" lists them, such as fixed:6h; a trained one by its model's folder, such as
-    xgboost:/path/of/model, or by name alone: that which is in use in the state folder's models. auto: the best of
+    """As "mirage plugins" lists them, such as fixed:6h; a trained one by its model's directory, such as
+    xgboost:/path/of/model, or by name alone: that which is in use in the state directory's models. auto: the
+    best of
     those at hand. It decides where a successor is not pinned: see chains.steering."""
     shadows: tuple[str, ...] = ()
     """Predictors that are asked at each decision too, and decide nothing; "mirage models shadow" compares."""
@@ -172,13 +173,14 @@ class TrainingSection(Section):
     partition: str = ""
     """Theirs; empty: the default one."""
     span: Positive = 90 * _DAY
-    """How far back jobs are learnt from."""
+    """How far back jobs are learned from."""
     launcher: Literal["local", "slurm"] = "local"
-    """local: a process of least priority beside the daemon; slurm: a job whose node shares the state folder."""
+    """local: a process of least priority next to the daemon; slurm: a job whose node shares the state
+    directory."""
 
 
 class ReplaysSection(Section):
-    """Replays that people ask for over the interface."""
+    """Replays that people ask for over the API."""
 
     folder: FileName = ""
     """Of the traces and cluster files that may be named; empty: none but generated ones and presets."""
@@ -207,13 +209,13 @@ class LimitsSection(Section):
     stored_mb: Count = 512
     """MiB of scripts and environments of all users; half of them are divided evenly among the users."""
     pause_after_refusals: Count = 3
-    """Rejections in a row that no retry can mend, such as an unknown partition, after which a chain pauses that
+    """Rejections in a row that no retry can fix, such as an unknown partition, after which a chain pauses that
     Slurm had accepted before; one never accepted pauses at the first. Other rejections never pause a chain."""
     protect_after: Count = 5
-    """Chains refused in a row that Slurm had accepted before, after which all submissions are held back but for a
-    try now and then (docs/observability.md)."""
+    """Chains rejected in a row that Slurm had accepted before, after which all submissions are held but for a
+    try periodically (docs/observability.md)."""
     refusal_backoff: Duration = 300
-    """Wait after a refused submission; doubles with each one in a row, up to 15 min or this value if greater."""
+    """Wait after a rejected submission; doubles with each one in a row, up to 15 min or this value if greater."""
 
 
 class RetentionSection(Section):
@@ -226,7 +228,7 @@ class RetentionSection(Section):
     snapshots: Positive = 3 * _DAY
     waits: Positive = 90 * _DAY
     jobs: Positive = 180 * _DAY
-    """Jobs of all users, by submission: what is learnt from."""
+    """Jobs of all users, by submission: what is learned from."""
     outcomes: Positive = 730 * _DAY
     audit: Positive = 730 * _DAY
     chains: Positive = 180 * _DAY
@@ -268,7 +270,7 @@ class ApiSection(Section):
 
     enabled: bool = True
     socket: FileName = ""
-    """Empty: api.sock in the runtime folder."""
+    """Empty: api.sock in the runtime directory."""
     admins: tuple[str, ...] = ()
     """Users who see and change the chains of all; root does anyway."""
     listen: str = ""
@@ -279,7 +281,7 @@ class ApiSection(Section):
     certificate_key: FileName = ""
     trusted_proxies: tuple[str, ...] = ()
     """Addresses or networks of proxies that speak TLS for this daemon: what they say of the caller's address is
-    believed, and without a certificate only they may come from other machines."""
+    estimated, and without a certificate only they may come from other machines."""
     url: Annotated[str, Field(pattern=r"^(https?://[A-Za-z0-9.:\[\]-]+/?)?$")] = ""
     """Where browsers find the page, without a path: https://mirage.example.org; empty: the address listened on."""
     policy: FileName = ""
@@ -305,7 +307,7 @@ class LogSection(Section):
 
 
 class MetricsSection(Section):
-    """Who may read /metrics at the network address; by the socket every user may, with a token everybody who may
+    """Who may read /metrics at the network address; by the socket every user may, with a token all users who may
     read."""
 
     anonymous: Literal["nobody", "loopback", "anybody"] = "loopback"
@@ -362,7 +364,7 @@ class ChainsSection(Section):
     """What a new chain gets where its owner does not say."""
 
     aim: Annotated[str, AfterValidator(valid_aim)] = "cheapest"
-    """cheapest: the least expected cost; no-interruption=90%: so many hand-overs in time; overlap=30m: no more
+    """cheapest: the least expected cost; no-interruption=90%: so many handovers in time; overlap=30m: no more
     overlap than that in the mean."""
     steering: Steering = Steering.AUTO
     """auto: links that have whole nodes are pinned, unless the owner names a predictor or an aim; for the others

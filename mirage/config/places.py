@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 SYSTEM_FILE = Path("/etc/mirage/mirage.toml")
 SOCKET = "api.sock"
-SHARED_FOLDERS = (Path("/var/tmp"), Path("/tmp"))  # noqa: S108 - a folder of the user's own in there, checked
+SHARED_FOLDERS = (Path("/var/tmp"), Path("/tmp"))  # noqa: S108 - a directory of the user's own in there, checked
 """Where an ordinary user may keep things on this machine's own disk; the first is kept over a reboot."""
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Folders of one daemon; they need not exist yet."""
+    """Directories of one daemon; they need not exist yet."""
 
     state: Path
     """Kept across restarts: store, lock, heartbeat."""
     runtime: Path
-    """The socket. An ordinary user's lies beside the state: sessions come and go, and not all of them have a
-    runtime folder."""
+    """The socket. An ordinary user's lies next to the state: sessions come and go, and not all of them have a
+    runtime directory."""
     remark: str = ""
     """Why the state is not where one would look for it; empty: it is."""
 
@@ -42,10 +42,10 @@ def network_kind(folder: Path) -> str:
 
 
 def default_places(environ: Mapping[str, str], uid: int) -> Places:
-    """systemd's folders of a unit; else the system's for root; else the user's.
+    """systemd's directories of a unit; else the system's for root; else the user's.
 
     An ordinary user's is ``~/.local/state/mirage`` (or ``$XDG_STATE_HOME``). Where that is on a network file
-    system, on which no database can be kept, it is ``mirage-USER`` in the first of the shared folders that is
+    system, on which no database can be kept, it is ``mirage-USER`` in the first of the shared directories that is
     local and lets the user have it.
     """
     home = Places(Path("/var/lib/mirage"), Path("/run/mirage")) if uid == 0 else _users_place(environ, uid)
@@ -150,6 +150,6 @@ def _user_name(uid: int) -> str:
 
 
 def _first(environ: Mapping[str, str], name: str) -> Path | None:
-    """The first folder of a variable that systemd sets (colons between)."""
+    """The first directory of a variable that systemd sets (colons between)."""
     listed = environ.get(name, "")
     return Path(listed.split(":")[0]) if listed else None

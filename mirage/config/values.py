@@ -1,4 +1,4 @@
-"""What values of the configuration are: their types, their bounds and how they may be spelled."""
+"""What values of the configuration are: their types, their bounds and how they may be written."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _number(value: object) -> object:
 
 
 SECONDS = BeforeValidator(_duration)
-"""Marks a whole number that may be spelled as a duration."""
+"""Marks a whole number that may be written as a duration."""
 NUMBER = BeforeValidator(_number)
 """Marks a number that ``true`` and ``false`` are none of."""
 

@@ -1,4 +1,4 @@
-"""What a hand-over would have cost without an early submission, foreseen once, as the predecessor ends."""
+"""What a handover would have cost without an early submission, predicted once, as the predecessor ends."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Appraiser:
-    """Asks the predictor in charge; where that foresees no range, the one that answers in its place."""
+    """Asks the predictor in charge; where that predicts no range, the one that answers in its place."""
 
     observer: Observer
     guards: Guards
@@ -48,7 +48,7 @@ class Appraiser:
         except StoreUnavailable:
             raise
         except Exception as error:
-            text = f"what the hand-over to link {link.index} saved is not known: {error_text(error)}"
+            text = f"what the handover to link {link.index} saved is not known: {error_text(error)}"
             self.journal.write(Entry(snapshot.time, record.chain.chain_id, EntryKind.TROUBLE, text, link.index))
         return record
 
@@ -61,7 +61,7 @@ class Appraiser:
         observation = self.observer.observe(without, None, record.chain.link_request(link.index), guard.wants)
         forecast = _range_of(guard.predict(observation).prediction)
         if forecast is None:
-            forecast = _range_of(guard.instead(observation, "foresees no range").prediction)
+            forecast = _range_of(guard.instead(observation, "predicts no range").prediction)
         if forecast is None:
             return record
         waits = (max(0, round(forecast.at(level) - snapshot.time)) for level in (0.1, 0.5, 0.9))
@@ -96,6 +96,6 @@ def _without(snapshot: Snapshot, job: Job | None) -> Snapshot:
 
 
 def _range_of(prediction: Prediction) -> WaitForecast | None:
-    """``None`` where no start is foreseen, or a single instant, as by predictors that only follow a rule."""
+    """``None`` where no start is predicted, or a single time, as by predictors that only follow a rule."""
     forecast = forecast_of(prediction)
     return forecast if forecast is not None and len(forecast.starts) > 1 else None

@@ -25,7 +25,7 @@ class Campaign:
     """One thread calls ``step`` and ``resign``; any thread may ask how it stands."""
 
     def __init__(self, leases: Leases, candidate: Candidate, clock: Callable[[], float]) -> None:
-        """``clock``: seconds of one that nobody sets and that goes on while the machine sleeps."""
+        """``clock``: seconds of one that nobody sets and that continues while the machine sleeps."""
         self._leases = leases
         self._clock = clock
         self.candidate = candidate

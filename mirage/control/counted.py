@@ -17,7 +17,7 @@ class CountedChains:
     """A ``ChainStore`` whose chains are counted as they are saved: between two permits a link may have been sent.
 
     Other threads delete old chains and other processes may have written before this daemon led, so all chains are
-    counted anew in each cycle. Of the loop's thread alone.
+    counted again in each cycle. Of the loop's thread alone.
     """
 
     def __init__(self, chains: ChainStore, now: Seconds) -> None:

@@ -3,12 +3,13 @@
 A lease as in Gray & Cheriton 1989, without a common clock: the database only compares and swaps, and each
 candidate measures by its own clock, which may show anything as long as all run about equally fast.
 
-- A leader renews. It believes in its lease from the instant at which it *sent* the last renewal that went through,
+- A leader renews. It believes in its lease from the time at which it *sent* the last renewal that went through,
   for the lease's length less a margin, and no longer, whatever it hears or does not hear.
 - Who waits takes the lease where it has seen it unchanged for the lease's whole length, counted from when it first
   *heard* of it, which is later than the holder's sending.
 
-So two beliefs never overlap while clocks differ in speed by less than the margin's share. What a leader does that
+So two estimates never overlap while clocks differ in speed by less than the margin's share. What a leader does
+that
 has stopped between its look at the clock and the act itself, this cannot know: see ``mirage.store.leases.fence``.
 """
 
@@ -30,12 +31,12 @@ class LeaseTerms:
 
     @property
     def margin(self) -> float:
-        """By how much sooner the holder gives up its belief than others may take the lease."""
+        """By how much sooner the holder gives up its estimate than others may take the lease."""
         return self.length / _PART
 
     @property
     def renewal(self) -> float:
-        """Between two renewals: a belief outlives one that fails."""
+        """Between two renewals: an estimate outlives one that fails."""
         return self.length / _PART
 
     @property
@@ -46,7 +47,7 @@ class LeaseTerms:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """What one daemon knows; each method returns what it knows then. Instants are of its own clock, in seconds.
+    """What one daemon knows; each method returns what it knows then. Times are of its own clock, in seconds.
 
     To be asked in turn: ``due`` tells when, ``proposal`` what to put in the lease's place, and the answer goes to
     ``looked``, ``swapped`` or ``unanswered``.
@@ -64,7 +65,7 @@ class Candidate:
     term: int = 0
     """In which this daemon has led; 0: it never has."""
     until: float = _NEVER
-    """To which instant it may believe that it leads."""
+    """To which time it may believe that it leads."""
     due: float = field(default=_NEVER)
     """When it is to act again."""
 
@@ -83,14 +84,14 @@ class Candidate:
             return None
         if self.holds:
             return replace(self.lease, beat=self.lease.beat + 1)
-        # One's own from an earlier life is free: the state folder's lock says that it is over.
+        # One's own from an earlier life is free: the state directory's lock says that it is over.
         free = self.lease.vacant or self.lease.holder == self.holder
         if free or now - self.since >= self.terms.length:
             return Lease(self.holder, self.name, self.lease.term + 1)
         return None
 
     def looked(self, lease: Lease, now: float) -> Candidate:
-        """The lease was so at some instant before ``now``."""
+        """The lease was so at some time before ``now``."""
         since = self.since if lease == self.lease else now
         seen = replace(self, lease=lease, since=since, certain=True)
         if seen.holds or seen.proposal(now):

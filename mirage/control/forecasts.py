@@ -1,4 +1,4 @@
-"""What was foreseen of links as they were submitted, until it is known how it came."""
+"""What was predicted of links as they were submitted, until it is known how it came."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the loop does on the cluster: submit, cancel, make way, hold back. Intent is stored before the act."""
+"""What the loop does on the cluster: submit, cancel, make way, hold. Intent is stored before the act."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Act:
 
 @dataclass(frozen=True, slots=True)
 class Hands:
-    """Carries out what was decided; whatever fails is said in the journal and tried again by a later cycle."""
+    """Executes what was decided; whatever fails is said in the journal and retried by a later cycle."""
 
     actuator: Actuator
     store: ChainStore
@@ -83,7 +83,7 @@ class Hands:
     def send(self, record: ChainRecord, link: Link, now: Seconds, behind: Job | None = None) -> Act:
         """Submit a planned link. The intent is stored first: whatever happens next, the tag finds the job.
 
-        ``behind``: it goes into the queue held back, to be let go as this predecessor's end comes near.
+        ``behind``: it goes into the queue held, to be let go as this predecessor's end comes near.
         """
         record = record.with_link(replace(link, planned=now))
         request = self.store.with_script(record.chain.link_request(link.index, _previous_job(record, link)))
@@ -135,7 +135,7 @@ class Hands:
             self._cancel_job(record, job, now, "the held job", "the chain is over")
 
     def cancel_returned(self, record: ChainRecord, jobs: Iterable[Job], now: Seconds) -> None:
-        """Cancel jobs of ended links that are there again: each would run beside a link, or after the chain."""
+        """Cancel jobs of ended links that are there again: each would run next to a link, or after the chain."""
         for job in jobs:
             self._cancel_job(record, job, now, "job", "it is in the queue again after its link had ended")
 
@@ -144,7 +144,7 @@ class Hands:
 
         ``released``: links are not submitted here, but held jobs that are let go.
 
-        One whose submission was repeated is a copy of ours and is cancelled. Beside any other no link of ours may
+        One whose submission was repeated is a copy of ours and is cancelled. Next to any other no link of ours may
         start, and none is submitted until the owner says so; the others' jobs are left alone.
         """
         for job in [job for job in unknown if rivals.sent_twice(record, job)]:
@@ -156,7 +156,7 @@ class Hands:
             record = self.pause(record, rivals.why_pause(foreign, released=released), now)
         whose = "released" if released else "submitted"
         for link in rivals.to_withdraw(record, foreign):
-            record = self._retire(record, link, f"it may not run beside a job that was not {whose} here", now)
+            record = self._retire(record, link, f"it may not run next to a job that was not {whose} here", now)
             self._cancel(record, link, now)
         return record
 
@@ -175,7 +175,7 @@ class Hands:
     def make_way(self, record: ChainRecord, waiting: Job | None, now: Seconds) -> ChainRecord:
         """Tell predecessors to end, and end those whose grace is over; the record with what was told.
 
-        A link that waits for ever, as the job ``waiting`` shows, is given up: the next one takes its place.
+        A link that waits indefinitely, as the job ``waiting`` shows, is given up: the next one takes its place.
         """
         tried = self.attempts.get(waiting.job_id) if waiting is not None else None
         blocked = tried is not None and tried.hopeless
@@ -232,7 +232,7 @@ class Hands:
     def tell_protection(self, before: Protection | None, after: Protection | None, now: Seconds) -> None:
         """Whether protected mode has begun or is over with this cycle."""
         if after is not None and before is None:
-            text = f"protected mode: {after}; but for a try now and then nothing is submitted"
+            text = f"protected mode: {after}; but for a try periodically nothing is submitted"
             self.write(None, now, EntryKind.TROUBLE, text)
         if after is None and before is not None:
             self.write(None, now, EntryKind.EVENT, "protected mode is over")

@@ -41,7 +41,8 @@ class Judge:
     def decide(self, record: ChainRecord, predecessor: Job | None, snapshot: Snapshot) -> Decision:
         """The decision, written down with the prediction that led to it.
 
-        Where the chain's predictor cannot be built, or what it is to see cannot be had, the daemon's own decides.
+        Where the chain's predictor cannot be built, or what it is to see is not available, the daemon's own
+        decides.
         """
         predecessor = as_expected(record, predecessor, snapshot.time)
         bare = self._observe(record, predecessor, snapshot, Wants())

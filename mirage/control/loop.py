@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from mirage.provisioner.limits import Permit
 
 _ANEW: Seconds = 5
-"""Seconds after which a chain is decided anew at the earliest: its wait may shrink as fast as the time left."""
+"""Seconds after which a chain is decided again at the earliest: its wait may shrink as fast as the time left."""
 
 
 class ControlLoop:
@@ -259,7 +259,7 @@ class ControlLoop:
         return self._plan(record, f"{decision.reason}{instead}", now, unpinned=bool(loose))
 
     def _bid(self, record: ChainRecord, predecessor: Link, snapshot: Snapshot, now: Seconds) -> Cycle:
-        """Submit the successor held back; where a pin would not do that, by a dependency, or when it is time."""
+        """Submit the successor held; where a pin would not do that, by a dependency, or when it is time."""
         job = _job(record, predecessor, snapshot)
         loose = self._pins.why_not(record, predecessor, job, released=self._held is not None)
         loose = loose or heldlinks.why_unbound(record, self._held)
@@ -288,7 +288,7 @@ class ControlLoop:
         if not granted.granted:
             return self._refrain(record, granted, now)
         record, link = machine.plan(record, reason, now)
-        # What Mirage has not held back it never lets go: nodes that it is bound to are those that its owner names.
+        # What Mirage has not held it never lets go: nodes that it is bound to are those that its owner names.
         unpinned = unpinned or (behind is None and record.chain.method is not Steering.OFF)
         return self._sent(self._hands.send(record, replace(link, unpinned=unpinned), now, behind), now)
 
@@ -304,7 +304,7 @@ class ControlLoop:
             return Cycle(act.text, next_due(record, now, self._policy.settle), deciding=True)
         self._hands.attempts.pop(job.job_id, None)
         pinned = record.chain.method is Steering.PIN
-        held = "is bound to its predecessor's nodes" if pinned else "is held back"
+        held = "is bound to its predecessor's nodes" if pinned else "is held"
         text = f"job {job.job_id} {held if is_back else 'waits in the queue'}"
         ours = record.chain.method is Steering.HOLD
         told = pending.with_reason(text, job) if ours else pending.resting(text, "", job)

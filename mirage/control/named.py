@@ -31,7 +31,7 @@ MOST, MOST_ENSEMBLES = 16, 8
 _SHARE = 4
 """A user has at most one in so many of these places."""
 MOST_PLAIN = 64
-"""Predictors that are a number with a name; any other is built anew where it is wanted."""
+"""Predictors that are a number with a name; any other is built again where it is wanted."""
 _MOST_FAILED = 256
 _IDLE = 3_600.0
 """Seconds after which a predictor that was not asked makes room for another."""
@@ -140,7 +140,7 @@ class NamedGuards:
 
     @property
     def wants(self) -> Wants:
-        """What any of them wants that was asked of late."""
+        """What any of them wants that was asked recently."""
         with self._lock:
             self._forget_idle()
             built = [each.guard.wants for each in self._built.values() if each.guard is not None]

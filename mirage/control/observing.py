@@ -1,4 +1,4 @@
-"""What a predictor gets to see of one hand-over."""
+"""What a predictor gets to see of one handover."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Observer:
     def observe(
         self, snapshot: Snapshot, predecessor: Job | None, successor: JobRequest, wants: Wants
     ) -> Observation:
-        """One hand-over, as it stands in ``snapshot``; the successor has the partition that it will run in."""
+        """One handover, as it stands in ``snapshot``; the successor has the partition that it will run in."""
         partition = successor.partition or self._default_partition(snapshot, predecessor)
         where = replace(successor, partition=partition)
         return Observation(

@@ -54,11 +54,11 @@ class Permits:
         return self._known[1]
 
     def next_try(self) -> Seconds:
-        """The instant from which one submission may go out; 0 where none has to wait."""
+        """The time from which one submission may go out; 0 where none has to wait."""
         return _next_try(self.protection())
 
     def back_end_lost(self, record: ChainRecord, link: Link, error: str, now: Seconds) -> ChainRecord:
-        """The record after a submission that the back end did not survive; paused where that is its own fault."""
+        """The record after a submission that the backend did not survive; paused where that is its own fault."""
         return rejections.back_end_lost(record, link, error, self.chains.tally.last_accepted(), now)
 
     def rejected(self, record: ChainRecord, index: int, error: SubmissionRejected) -> LinkRefused:

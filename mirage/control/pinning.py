@@ -1,4 +1,4 @@
-"""Whether binding a successor to its predecessor's nodes keeps it back: asked once for each hand-over."""
+"""Whether binding a successor to its predecessor's nodes keeps it back: asked once for each handover."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 _MOST_TOLD = 10_000
-"""Chains that are remembered; with more of them all are forgotten, and asked about anew."""
+"""Chains that are remembered; with more of them all are forgotten, and asked about again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ class Question:
 
     request: JobRequest
     named: Guard | None = None
-    """A predictor to be asked beside those in charge and in shadow, used for nothing but questions."""
+    """A predictor to be asked next to those in charge and in shadow, used for nothing but questions."""
     only_charge: bool = False
     """The one in charge will do."""
 
@@ -139,7 +139,7 @@ class QuestionDesk:
             return False
         try:
             result: Foresight | Exception = foresee(question)
-        except Exception as error:  # whoever asked is told; the loop goes on
+        except Exception as error:  # whoever asked is told; the loop continues
             result = error
         with self._lock:
             promise = self._waiting.pop(question)
@@ -223,7 +223,7 @@ def _reply(name: str, role: Role, prediction: Prediction) -> Said:
         return Said(name, role, None if prediction.rule else prediction, prediction.rule)
     if prediction.forecast is not None:
         return Said(name, role, prediction.forecast)
-    return Said(name, role, None, "it scores submitting against holding at a hand-over and foresees no start")
+    return Said(name, role, None, "it scores submitting against holding at a handover and predicts no start")
 
 
 def _stale_since(snapshot: Snapshot) -> Seconds:

@@ -22,7 +22,7 @@ class SteppedTime(Protocol):
 
 
 class SimulatedTicks:
-    """Instants ``origin + k * tick``, and the loop's own wake-ups between them.
+    """Times ``origin + k * tick``, and the loop's own wake-ups between them.
 
     While no chain awaits a decision the cycles in which none of its links changed are left out: they would
     find nothing to do, so the outcomes are the same and the replay is faster.

@@ -93,7 +93,7 @@ def read_clock(path: Path) -> AcceleratedClock:
         problem = f'no clock such as {{"t0": 1700000000.5, "rate": 60}} can be read: {error!r}'
         raise ConfigError(str(path), problem) from error
     if not (0 < rate <= _FASTEST and 0 <= t0 <= _LATEST):
-        problem = f"t0 must be an instant from 0 and rate above 0, at most {_FASTEST}, not {t0:g} and {rate:g}"
+        problem = f"t0 must be a time from 0 and rate above 0, at most {_FASTEST}, not {t0:g} and {rate:g}"
         raise ConfigError(str(path), problem)
     return AcceleratedClock(t0, rate)
 
@@ -149,7 +149,7 @@ class WallTicks:
         self._began = time.monotonic()
 
     def stop(self) -> None:
-        """End the wait, now and for ever; any thread may call this."""
+        """End the wait, now and indefinitely; any thread may call this."""
         self._stopped = True
         self._commands.wake()
 

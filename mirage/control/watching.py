@@ -1,4 +1,4 @@
-"""What the daemon keeps of snapshots: the waits of jobs that started, and now and then all of it."""
+"""What the daemon keeps of snapshots: the waits of jobs that started, and periodically all of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is to be done beside the loop so that predictors have what they want."""
+"""What is to be done next to the loop so that predictors have what they want."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mirage.daemon.launching import Launcher
 
 _TRY_EVERY = 600.0
-"""Whether it is due each knows itself; one that failed is tried again soon."""
+"""Whether it is due each knows itself; one that failed is retried soon."""
 _SHORTEST = 30.0
 _IMPORTED = "jobs-imported.json"
 _OUT_OF_THE_BOX = ("random-forest", "xgboost")
@@ -136,6 +136,6 @@ def _description(config: Config, lore: Lore) -> Callable[[Path], str]:
     if named:
         return lambda _: named
     if lore.copied is None:
-        problem = "the back end does not tell how the cluster is set up: name a file that does"
+        problem = "the backend does not tell how the cluster is set up: name a file that does"
         raise ConfigError("predictors.lookahead.cluster", problem)
     return lore.copied

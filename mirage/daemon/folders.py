@@ -1,4 +1,4 @@
-"""The daemon's folders: made where they are missing, and nobody else's where everybody may make some."""
+"""The daemon's directories: made where they are missing, and no other user's where all users may make some."""
 
 from __future__ import annotations
 
@@ -25,29 +25,30 @@ def check_folder(folder: Path, key: str) -> None:
         raise ConfigError(key, f"{folder}: {problem}")
     there = standing_directory(folder)
     if not there.is_dir():
-        raise ConfigError(key, f"the folder {folder} cannot be made: {there} is no directory; name another one")
+        raise ConfigError(key, f"the directory {folder} cannot be made: {there} is no directory; name another one")
     if not os.access(there, os.W_OK | os.X_OK):
-        raise ConfigError(key, f"the folder {there} cannot be written by this user; name another one")
+        raise ConfigError(key, f"the directory {there} cannot be written by this user; name another one")
 
 
 def make_folder(folder: Path, mode: int, key: str) -> Path:
-    """The folder, made where it is missing. Raises ``ConfigError`` naming ``key`` where it cannot be used."""
+    """The directory, made where it is missing. Raises ``ConfigError`` naming ``key`` where it cannot be used."""
     try:
         make_directory(folder, mode)
     except OSError as error:
         raise ConfigError(
-            key, f"the folder {folder} cannot be made: {error.strerror}; name another one"
+            key, f"the directory {folder} cannot be made: {error.strerror}; name another one"
         ) from error
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise ConfigError(key, f"the folder {folder} cannot be written by this user; name another one")
+        raise ConfigError(key, f"the directory {folder} cannot be written by this user; name another one")
     return folder
 
 
 def make_private_folder(folder: Path, key: str) -> Path:
-    """As ``make_folder``, for what is nobody else's business.
+    """As ``make_folder``, for what is no other user's business.
 
-    In a folder that everybody may write to (``/var/tmp``) somebody else may have been there first: what is a link,
-    belongs to another user or is open to others is refused.
+    In a directory that all users may write to (``/var/tmp``) another user may have been there first: what is a
+    link,
+    belongs to another user or is open to others is rejected.
     """
     made = make_folder(folder, 0o700, key)
     _check_private(folder, key)
@@ -55,7 +56,7 @@ def make_private_folder(folder: Path, key: str) -> Path:
 
 
 def keep_files_private() -> None:
-    """From now on what this process makes is nobody else's, also in a folder that was made open to others."""
+    """From now on what this process makes is no other user's, also in a directory that was made open to others."""
     os.umask(os.umask(_OTHERS) | _OTHERS)
 
 
@@ -71,7 +72,7 @@ def _check_private(folder: Path, key: str) -> None:
         return
     if not may_be_had(folder, os.geteuid()):
         raise ConfigError(
-            key, f"{folder} is a link or another user's, in a folder that is open to all; name another one"
+            key, f"{folder} is a link or another user's, in a directory that is open to all; name another one"
         )
     if stat.S_IMODE(folder.lstat().st_mode) & _OTHERS:
         raise ConfigError(
@@ -80,7 +81,7 @@ def _check_private(folder: Path, key: str) -> None:
 
 
 def check_database(url: str, heartbeat: Path) -> None:
-    """Make sure that a daemon which has run before does not begin anew without its chains.
+    """Make sure that a daemon which has run before does not begin again without its chains.
 
     Raises ``ConfigError`` where its SQLite file is empty; one that is missing may be an administrator's wish, and
     is logged.
@@ -92,4 +93,4 @@ def check_database(url: str, heartbeat: Path) -> None:
         _LOG.warning("%s is missing, although a daemon has run here before: no chain is known", file)
     elif not file.stat().st_size:
         problem = "is empty, although a daemon has run here before: all chains would be lost"
-        raise ConfigError("store.url", f"{file} {problem}; put a backup in its place, or delete it to begin anew")
+        raise ConfigError("store.url", f"{file} {problem}; put a backup in its place, or delete it to begin again")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HEARTBEAT = "heartbeat"
-"""The file's name in the state folder."""
+"""The file's name in the state directory."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class Beat:
 
 
 class Heartbeat:
-    """Writes the file anew after each cycle; one that cannot be written is said once."""
+    """Writes the file again after each cycle; one that cannot be written is said once."""
 
     def __init__(self, file: Path) -> None:
         self._file = file

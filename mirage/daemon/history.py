@@ -1,4 +1,4 @@
-"""The jobs of all users, asked of the accounting: far back at first, later now and then."""
+"""The jobs of all users, asked of the accounting: far back at first, later periodically."""
 
 from __future__ import annotations
 
@@ -90,12 +90,12 @@ class Imported:
             yield max(end - _WINDOW, begin), end
 
     def with_window(self, start: Seconds, end: Seconds) -> Imported:
-        """This and one window beside it."""
+        """This and one window next to it."""
         return Imported(min(self.first, start), max(self.until, end))
 
 
 class AccountingImport:
-    """Brings what is known of jobs up to now, each time it is called; one that is cut short goes on where it was.
+    """Brings the job history up to date at each call; one that is cut short continues where it was.
 
     ``ask(start, end)`` gives the jobs that ran or ended then. ``marker`` is a file that says what is imported;
     ``span``: seconds to look back.

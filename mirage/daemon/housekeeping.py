@@ -1,4 +1,4 @@
-"""Chores beside the loop, in threads of their own: nothing here decides anything."""
+"""Chores next to the loop, in threads of their own: nothing here decides anything."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _do(chore: Chore) -> None:
     except MirageError as error:
         _LOG.warning("%s: %s", chore.name, error)
     except Exception:
-        _LOG.exception("%s: a fault of this program, please report it", chore.name)
+        _LOG.exception("%s: a fault of this program, report it", chore.name)
     else:
         if said:
             _LOG.info("%s: %s", chore.name, said)

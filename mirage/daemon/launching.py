@@ -38,7 +38,7 @@ class Launcher(Protocol):
 
 
 class LocalLauncher:
-    """A process of least priority beside the daemon."""
+    """A process of least priority next to the daemon."""
 
     workers = 1
 

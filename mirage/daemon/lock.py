@@ -1,4 +1,4 @@
-"""One daemon a state folder."""
+"""One daemon a state directory."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def single_instance(file: Path) -> Iterator[None]:
 
 @contextmanager
 def _spared(folder: Path) -> Iterator[None]:
-    """Keep ``systemd-tmpfiles`` out of the folder, which would delete what lies in /var/tmp and grows old."""
+    """Keep ``systemd-tmpfiles`` out of the directory, which would delete what lies in /var/tmp and grows old."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         with suppress(OSError):  # such as a file system without locks, which has no cleaner either

@@ -166,5 +166,5 @@ def _quoted(text: str) -> str:
 
 
 def _without_controls(text: str) -> str:
-    """What would command a terminal, or turn the direction of a text around, is spelled as JSON does."""
+    """What would command a terminal, or turn the direction of a text around, is written as JSON does."""
     return STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -20,7 +20,7 @@ _LOG = logging.getLogger(__name__)
 _FIRST_STEPS = 3
 """As many as it takes to look, to take a lease that is free, and to look again where another was faster."""
 _PATIENCE = 15.0
-"""Real seconds for a question that is under way as the process ends; a database may hang."""
+"""Real seconds for a question that is in progress as the process ends; a database may hang."""
 _AFTER_FAULT = 5.0
 
 
@@ -63,7 +63,7 @@ class Office:
         try:
             return self.campaign.step()
         except Exception:
-            _LOG.exception("the lease is not asked for; a fault of this program, please report it")
+            _LOG.exception("the lease is not asked for; a fault of this program, report it")
             return _AFTER_FAULT
 
 

@@ -80,7 +80,7 @@ def run_daemon(load: Callable[[], Loaded], build: Build, *, once: bool = False) 
         if once and (why := Tenure.of(office.campaign).impediment()):
             raise MirageError(f"{why}: only the daemon that leads looks at the cluster and decides")
         while True:
-            # Whoever begins to lead begins anew, from the store: nothing that was in memory can be wrong then.
+            # Whoever begins to lead begins again, from the store: nothing that was in memory can be wrong then.
             notifier.alive()
             with loaded.explaining():
                 service = build(loaded.config, notifier.alive, Tenure.of(office.campaign))
@@ -183,7 +183,7 @@ class _Daemon:
             closing.callback(self._service.interface.stop)
 
     def _chores(self) -> tuple[Chore, ...]:
-        """What is to be done beside the loop; most of it is the leader's."""
+        """What is to be done next to the loop; most of it is the leader's."""
         service, every = self._service, max(_SHORTEST_CHORE, _KEEP_HOUSE_EVERY / self._service.clock.rate)
         reopening = Chore("interface", _LOOK_AT_INTERFACE_EVERY, _LOOK_AT_INTERFACE_EVERY, self._reopen)
         users = Chore("users", _CHECK_USERS_EVERY, _CHECK_USERS_EVERY, self._check_users)

@@ -46,7 +46,7 @@ class RestoredLinkQuery:
         answered: Callable[[], None],
         stopped: Event,
     ) -> None:
-        """``answered`` is called when the loop can go on; ``stopped`` ends a pause between two queries."""
+        """``answered`` is called when the loop can continue; ``stopped`` ends a pause between two queries."""
         self._accounting = accounting
         self._database = database
         self._store = store

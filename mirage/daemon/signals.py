@@ -1,4 +1,4 @@
-"""Signals: noticed at once by a thread, obeyed by the loop between cycles.
+"""Signals: noticed at once by a thread, executed by the loop between cycles.
 
 Python runs signal handlers in the main thread between two instructions, where it may hold any lock, the one of the
 event that the loop waits for included. So the handlers do nothing: the interpreter writes the signal's number to a
@@ -69,5 +69,5 @@ class SignalWatch:
             os._exit(128 + number)
         elif number in _WATCHED:
             self._stopping = True
-            _LOG.info("%s: ending after this cycle; once more ends at once", name)
+            _LOG.info("%s: ending after this cycle; again ends at once", name)
             self._stop()

@@ -32,7 +32,7 @@ class Supervisor:
         """Cycles failed in a row."""
 
     def cycle(self) -> Cycle:
-        """One cycle, its journal on disk. One that fails is a hold: all is derived anew by the next."""
+        """One cycle, its journal on disk. One that fails is a hold: all is derived again by the next."""
         self._service.check_clock(jumped=self._notice_jump())
         began = time.monotonic()
         self._service.in_cycle = True
@@ -87,7 +87,7 @@ class Supervisor:
         place = f"{type(error).__name__} {frame.filename}:{frame.lineno}"
         if place not in self._seen:
             self._seen.add(place)
-            _LOG.error("a fault of this program, please report it", exc_info=error)
+            _LOG.error("a fault of this program, report it", exc_info=error)
 
     def _notice_jump(self) -> bool:
         jump = self._jumps.jump()

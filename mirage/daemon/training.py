@@ -47,7 +47,7 @@ class Curriculum:
     limit: Seconds
     """Of the links, or the partition's where that is less."""
     span: Seconds
-    """How far back jobs are learnt from."""
+    """How far back jobs are learned from."""
     weights: Weights
     partition: str = ""
     promote: bool = True
@@ -72,9 +72,9 @@ class Retraining:
 
     curriculum: Curriculum
     jobs: Callable[[Seconds], JobTable]
-    """Those submitted since an instant."""
+    """Those submitted since a time."""
     cluster: Callable[[Path], str]
-    """What ``mirage evaluate --cluster`` takes; files may be laid into the folder for it."""
+    """What ``mirage evaluate --cluster`` takes; files may be laid into the directory for it."""
     launcher: Launcher
     clock: Clock
     folder: Path
@@ -128,7 +128,7 @@ class Retraining:
         argv = self._command(work, cluster, spans, nodes, limit, others)
         if not self.launcher.run(argv, work, self.stopped):
             self._forget()
-            return "ended before its time, as the daemon does; it begins anew"
+            return "ended before its time, as the daemon does; it begins again"
         said = self._judge(work, spans, in_use)
         shutil.rmtree(work, ignore_errors=True)
         return said

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 YEAR = UNLIMITED
 """Seconds; the longest duration of one job, of a pause, of a grace period."""
 LONGEST_SPAN = 100 * YEAR
-"""Seconds; how long anything may go on, or be kept."""
+"""Seconds; how long anything may continue, or be kept."""
 HIGHEST_COUNT = 1_000_000_000
 """Of anything that is counted or priced."""
 HIGHEST_FACTOR = 1_000_000
 """Of anything that is so many times something else, such as the rate of a simulated clock."""
 LATEST = 2**32 - 1
-"""The latest instant that may be named, in the year 2106."""
+"""The latest time that may be named, in the year 2106."""
 MOST_NODES = 1_000_000
 MOST_LINKS = 1_000_000
 MOST_WORKERS = 4_096
@@ -126,7 +126,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """Any bytes but NUL; those that are no UTF-8 are spelled as Python does (surrogateescape)."""
+    """Any bytes but NUL; those that are no UTF-8 are written as Python does (surrogateescape)."""
 
     longest: int
     """Bytes."""

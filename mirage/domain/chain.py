@@ -86,7 +86,7 @@ class Handover:
 
 
 class Steering(StrEnum):
-    """How a successor that is submitted as its predecessor starts is held back until it is wanted.
+    """How a successor that is submitted as its predecessor starts is held until it is wanted.
 
     It grows older in the queue meanwhile, where the site lets it (DESIGN.md, "Steering"): held jobs age only with
     ``ACCRUE_ALWAYS``, the others everywhere.
@@ -121,15 +121,15 @@ class Chain:
     handover: Handover = Handover()
     """How a predecessor that still runs makes way."""
     steering: Steering = Steering.OFF
-    """How a successor that waits in the queue is held back."""
+    """How a successor that waits in the queue is held."""
     lead: Seconds = 600
     """How long before its predecessor's end a steered successor is let go; 0, or one writer: it stays pinned."""
     predictor: str = ""
     """Which predictor chooses when its links are submitted; empty: the daemon's."""
     aim: Aim = CHEAPEST
-    """What its hand-overs are to be like."""
+    """What its handovers are to be like."""
     tasks_state: str = ""
-    """Folder in which its links keep how the tasks within them stand; empty: nobody is to look."""
+    """Directory in which its links keep how the tasks within them stand; empty: nobody is to look."""
 
     @property
     def one_writer(self) -> bool:
@@ -138,7 +138,7 @@ class Chain:
 
     @property
     def method(self) -> Steering:
-        """How its successors are held back; never ``AUTO``.
+        """How its successors are held; never ``AUTO``.
 
         A pinned successor starts as soon as its predecessor's nodes are free, with its age: never later than one
         that is submitted then. Not where the owner asks for a forecast, or for jobs that Slurm may requeue.
@@ -219,20 +219,20 @@ class ChainRecord:
     """Why it is paused, done or stopped."""
     failures: int = 0  # links failed in a row
     refusals: int = 0
-    """Submissions refused in a row."""
+    """Submissions rejected in a row."""
     not_before: Seconds = 0
-    """No link is submitted before this instant (back-off)."""
+    """No link is submitted before this time (back-off)."""
     cancel_running: bool = False  # once it is over, its running links are cancelled too, not only the waiting one
     ended_by: int = 0  # the link whose end ended the chain
     unmarked: bool = False  # its jobs were last seen without their marks: their comments are replaced
     resent: int = 0  # the last link that was submitted again, no answer having come
     refused_since: Seconds = ABSENT
-    """When Slurm refused the first of its submissions refused in a row."""
+    """When Slurm rejected the first of its submissions rejected in a row."""
     refused: Seconds = ABSENT
-    """When it refused the last of them."""
+    """When it rejected the last of them."""
     rejection: str = ""
     """Slurm's words on the last of them."""
-    permanent: int = 0  # how many of them no retry can mend
+    permanent: int = 0  # how many of them no retry can fix
     lost: Seconds = 0  # for which nothing had run as it ended, after a link that had run
     paused: Seconds = ABSENT  # since when, while it is
     cancelled: Seconds = ABSENT
@@ -278,7 +278,7 @@ class ChainRecord:
         return replace(self, links=(*self.links[:at], link, *self.links[at + 1 :]))
 
     def outcomes(self) -> tuple[Outcome, ...]:
-        """The hand-overs complete so far."""
+        """The handovers complete so far."""
         return tuple(outcome for _, outcome in self.handovers())
 
     def handovers(self) -> tuple[tuple[Link, Outcome], ...]:

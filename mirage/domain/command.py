@@ -1,4 +1,4 @@
-"""What people ask of Mirage about their chains; obeyed by the loop at the start of its next cycle."""
+"""What people ask of Mirage about their chains; executed by the loop at the start of its next cycle."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class PauseChain:
 
 @dataclass(frozen=True, slots=True)
 class ResumeChain:
-    """Go on; refusals are forgotten."""
+    """Continue; rejections are forgotten."""
 
     chain_id: ChainId
     by: str
@@ -57,7 +57,7 @@ class CancelChain:
 
 @dataclass(frozen=True, slots=True)
 class UpdateChain:
-    """Go on by other settings; rejected where they are no longer ``before``."""
+    """Continue by other settings; rejected where they are no longer ``before``."""
 
     before: Chain
     """As the one who asks knew it."""

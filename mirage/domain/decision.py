@@ -1,4 +1,4 @@
-"""The spine's values: what was seen, what is foreseen, what is decided."""
+"""The spine's values: what was seen, what is predicted, what is decided."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class RecentWaits:
     limit: Int64
     """Requested walltime in seconds."""
     partition: str = ""
-    """Whose jobs they are, commas between several; empty: partitions are not told apart."""
+    """Whose jobs they are, comma-separated several; empty: partitions are not told apart."""
     traits: JobTraits = _NOT_TOLD
     """Left out: not known of any."""
     usual_account: str = ""
@@ -123,7 +123,7 @@ class Wants:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What a predictor may know at one instant about one hand-over."""
+    """What a predictor may know at one time about one handover."""
 
     time: Seconds
     snapshot: Snapshot
@@ -138,13 +138,13 @@ class Observation:
     window: Window | None = None
     """For predictors that want it; its last row is the snapshot's or a little older."""
     history: JobTable | None = None
-    """For predictors that want it: jobs submitted lately, with what is known of them now."""
+    """For predictors that want it: jobs submitted recently, with what is known of them now."""
     standing: Standing = field(default_factory=Standing)
 
 
 @dataclass(frozen=True, slots=True)
 class WaitForecast:
-    """Quantiles of the instant at which the successor would start if it were submitted now."""
+    """Quantiles of the time at which the successor would start if it were submitted now."""
 
     levels: tuple[float, ...]
     """Ascending, within 0 and 1."""
@@ -157,7 +157,7 @@ class WaitForecast:
 
     @classmethod
     def point(cls, start: float, basis: str = "", rule: str = "") -> WaitForecast:
-        """A forecast that knows one instant only, and gives it at every level."""
+        """A forecast that knows one time only, and gives it at every level."""
         return cls((0.5,), (start,), basis, rule)
 
     def at(self, level: float) -> float:
@@ -183,7 +183,7 @@ Prediction = WaitForecast | ActionScores
 
 
 def forecast_of(prediction: Prediction | None) -> WaitForecast | None:
-    """The forecast that it is, or has beside its scores; ``None``: no start is predicted."""
+    """The forecast that it is, or has next to its scores; ``None``: no start is predicted."""
     return prediction.forecast if isinstance(prediction, ActionScores) else prediction
 
 

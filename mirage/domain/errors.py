@@ -2,17 +2,17 @@
 
 MirageError
 ├── ConfigError            stop; names the file and the key
-├── TraceError             stop, or count the row and go on (lenient); names file, line and field
+├── TraceError             stop, or count the row and continue (lenient); names file, line and field
 ├── BadSpelling            a text is not what Slurm writes; whoever read it adds the place
 ├── ClusterUnavailable     hold, retry at the next cycle
 │   ├── BackEndLost        the same; a submission that does this repeatedly pauses its chain
 │   └── JobBlocked         the same; a link that stays blocked is replaced
-├── SubmissionRejected     record Slurm's words; retry, or pause where no retry can mend it
-├── NotPermitted           tell whoever asked; a link of a chain is tried again at the next cycle
+├── SubmissionRejected     record Slurm's words; retry, or pause where no retry can fix it
+├── NotPermitted           tell whoever asked; a link of a chain is retried at the next cycle
 ├── QuotaExceeded          tell whoever asked; nothing is stored
 ├── UnsupportedSlurm       stop at start-up; lists the versions that are known
 ├── UnknownChain           tell whoever asked
-├── ChainOver              tell whoever asked; the chain is to be submitted anew
+├── ChainOver              tell whoever asked; the chain is to be submitted again
 ├── StoreUnavailable       retry at the next cycle; nothing is half-written
 ├── UnknownJob             the cluster does not know the job; re-derive from the next snapshot
 ├── ArtifactMismatch       a model that cannot be used, or not here; the fallback answers
@@ -83,7 +83,7 @@ class JobBlocked(ClusterUnavailable):
 
 
 class SubmissionRejected(MirageError):
-    """The controller refused a job; the text carries Slurm's own reason (such as ``PartitionTimeLimit``)."""
+    """The controller rejected a job; the text carries Slurm's own reason (such as ``PartitionTimeLimit``)."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(f"{reason}: {detail}" if detail else reason)
@@ -123,7 +123,7 @@ class UnknownJob(MirageError):
 
 
 class ArtifactMismatch(MirageError):
-    """A trained model is damaged, or is not made for what it is asked: ``where`` names the file or folder."""
+    """A trained model is damaged, or is not made for what it is asked: ``where`` names the file or directory."""
 
     def __init__(self, where: str, problem: str) -> None:
         super().__init__(f"{where}: {problem}")

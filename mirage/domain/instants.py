@@ -1,4 +1,4 @@
-"""Instants in words."""
+"""Times in words."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def spell_instant(seconds: Seconds) -> str:
 def read_instant(text: str) -> Seconds:
     """Epoch seconds of a date, a date and time (UTC unless it says otherwise), or of epoch seconds.
 
-    Raises ``BadSpelling`` for anything else, and for instants before 1970 or after 2106.
+    Raises ``BadSpelling`` for anything else, and for times before 1970 or after 2106.
     """
     if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS:
         seconds = int(text)
@@ -37,5 +37,5 @@ def read_instant(text: str) -> Seconds:
             problem = "expected a date such as 2023-02-01 or 2023-02-01T12:00, or epoch seconds"
             raise BadSpelling(text, problem) from None
     if not 0 <= seconds <= LATEST:
-        raise BadSpelling(text, f"expected an instant from 1970 to {spell_instant(LATEST)}")
+        raise BadSpelling(text, f"expected a time from 1970 to {spell_instant(LATEST)}")
     return seconds

@@ -31,16 +31,16 @@ def job_id_of(number: int) -> JobId:
 
 
 Seconds = int
-"""Whole seconds; instants are seconds since the Unix epoch, UTC."""
+"""Whole seconds; times are seconds since the Unix epoch, UTC."""
 
 UNLIMITED: Seconds = 366 * 86_400
 """Time limit standing for Slurm's UNLIMITED / INFINITE; Slurm's planner also takes a year."""
 
 NEVER: Seconds = 1 << 61
-"""An instant later than every other: "not yet known" for starts and ends."""
+"""A time later than every other: "not yet known" for starts and ends."""
 
 ABSENT = -1
-"""An instant or a count that the source does not have."""
+"""A time or a count that the source does not have."""
 
 NO_RESOURCE_LIMIT = -1
 """A resource limit (``ulimit``) that is unlimited."""
@@ -183,7 +183,7 @@ class JobRequest:
     exclusive: bool = False
     """No other job on its nodes."""
     begin: Seconds = 0
-    """Not eligible before this instant; 0 means now."""
+    """Not eligible before this time; 0 means now."""
     held: bool = False
     """Until somebody releases it."""
     nice: int = 0
@@ -212,7 +212,7 @@ class JobChange:
     nice: int | None = None
     """0 or more: only operators may go below."""
     begin: Seconds | None = None
-    """Not eligible before this instant; 0: at once."""
+    """Not eligible before this time; 0: at once."""
     node_list: str | None = None
     """Nodes that must be among the job's; empty: any."""
     dependencies: tuple[Dependency, ...] | None = None
@@ -230,7 +230,7 @@ class PastRun(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One job as seen on the cluster; unknown instants are ``ABSENT``."""
+    """One job as seen on the cluster; unknown times are ``ABSENT``."""
 
     job_id: JobId
     name: str

@@ -1,4 +1,4 @@
-"""What a snapshot says of jobs beside its columns: names, accounts, what they take of shared nodes."""
+"""What a snapshot says of jobs next to its columns: names, accounts, what they take of shared nodes."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class Names:
 class JobTable:
     """Jobs as columns of equal length, sorted by (submit, row order in the source).
 
-    Instants are seconds since the Unix epoch (or from the trace's own zero where the source has no
+    Times are seconds since the Unix epoch (or from the trace's own zero where the source has no
     calendar); ``ABSENT`` (-1) where the source has none. ``start`` ABSENT: the job never ran, and ``end``
     is when it left the queue. ``limit`` is the requested walltime in seconds. ``cpus`` and each column of
     ``gres`` are totals over all nodes of the job.
@@ -92,7 +92,7 @@ class JobTable:
     source: str = ""
     """Where the table came from, for messages."""
     origin: int = 0
-    """Unix time of the trace's second 0 where instants are relative; 0 where they are epoch seconds."""
+    """Unix time of the trace's second 0 where times are relative; 0 where they are epoch seconds."""
     notes: tuple[str, ...] = field(default=())
     """What the importer changed or could not know, in sentences."""
 

@@ -1,4 +1,4 @@
-"""What jobs have beside size and time limit that decides how long they wait: account, QOS, generic resources."""
+"""What jobs have next to size and time limit that decides how long they wait: account, QOS, generic resources."""
 
 from __future__ import annotations
 

@@ -28,9 +28,9 @@ class EntryKind(StrEnum):
     """What a predictor would have decided that is not in charge."""
     ACTION = "action"
     OUTCOME = "outcome"
-    """A hand-over is complete."""
+    """A handover is complete."""
     TROUBLE = "trouble"
-    """A predictor failed, a submission was refused, the controller did not answer."""
+    """A predictor failed, a submission was rejected, the controller did not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +50,13 @@ class Entry:
     """What was predicted; ``None`` where none was asked."""
     outcome: Outcome | None = None
     asked: str = ""
-    """Decisions: who was asked, where somebody else answered."""
+    """Decisions: who was asked, where another user answered."""
     model: str = ""
     """Decisions by a trained model: which version of it."""
 
     @property
     def key(self) -> str:
-        """What log, journal and interface call this entry: its instant and a digest.
+        """What log, journal and interface call this entry: its time and a digest.
 
         Only what was said twice within a second of the same link has the same key.
         """

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """As the database has it. No instant is in it: who waits measures by their own clock how long it stays so."""
+    """As the database has it. No time is in it: who waits measures by their own clock how long it stays so."""
 
     holder: str = ""
-    """Who has it, unique to one state folder; empty: nobody."""
+    """Who has it, unique to one state directory; empty: nobody."""
     name: str = ""
     """How people call the holder."""
     term: int = 0

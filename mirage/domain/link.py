@@ -31,7 +31,7 @@ _FINAL = (LinkState.ENDED, LinkState.LOST)
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One Slurm job of a chain. Instants not known are ``ABSENT``."""
+    """One Slurm job of a chain. Times not known are ``ABSENT``."""
 
     index: int  # from 1; a retry is a new link: tags are never used twice
     tag: str
@@ -51,22 +51,24 @@ class Link:
     exit_code: int = 0
     reason: str = ""
     """The sentence that decided its submission."""
-    unpinned: bool = False  # submitted as any job, not held back: steering has nothing to let go
+    unpinned: bool = False  # submitted as any job, not held: steering has nothing to let go
     telling: Seconds = ABSENT  # since when it may have been told to make way: whether the signal came is not known
     retired: Seconds = ABSENT  # when it was told to make way; what ends it after that is no failure
-    lost: tuple[Seconds, ...] = ()  # its submissions that the back end did not survive
+    lost: tuple[Seconds, ...] = ()  # its submissions that the backend did not survive
     requeued: bool = False  # its run ended as its job went back to the queue
     looks: bool = False
     """Before its script it asks Slurm for the link before, and waits until that one is over."""
     waited: bool = False
     """It ended while it waited for that: its script has not run."""
     suspended: Seconds = ABSENT  # running: since when Slurm has it suspended, as a snapshot first showed
-    resumed: Seconds = ABSENT  # when the service last went on, having stood still by such a suspension
+    resumed: Seconds = ABSENT  # when the service last continued, having stood still by such a suspension
     stood: Seconds = 0  # suspended for, before that, while no other link of the chain ran
     missed: Seconds = ABSENT  # when a snapshot first lacked it after it was planned
     job_submit: Seconds = ABSENT
     """Slurm's submit time of its job, as a snapshot showed it last: another job with the same ID has another."""
-    alternative: Alternative | None = None  # its wait, had it been submitted at its predecessor's end, as foreseen
+    alternative: Alternative | None = (
+        None  # its wait, had it been submitted at its predecessor's end, as predicted
+    )
 
     @property
     def waiting(self) -> bool:

@@ -21,7 +21,7 @@ class Weights:
     def critical_level(self) -> float:
         """The quantile of the start time at which the expected cost is least.
 
-        Starting later than foreseen costs e_I a second, earlier e_O: the newsvendor's ratio
+        Starting later than predicted costs e_I a second, earlier e_O: the newsvendor's ratio
         e_I / (e_I + e_O) (Arrow, Harris & Marschak, Econometrica 19, 1951). Equal prices: the median.
         """
         if self.interruption == self.overlap:
@@ -30,19 +30,19 @@ class Weights:
 
 
 class AimKind(StrEnum):
-    """What the owner of a chain may want of its hand-overs."""
+    """What the owner of a chain may want of its handovers."""
 
     CHEAPEST = "cheapest"
     """The least expected cost, by ``Weights``."""
     NO_INTERRUPTION = "no-interruption"
-    """That many hand-overs without an interruption, and no more overlap than that takes."""
+    """That many handovers without an interruption, and no more overlap than that takes."""
     OVERLAP = "overlap"
     """No more expected overlap than this, and as little interruption as that allows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """What a chain's hand-overs are to be like."""
+    """What a chain's handovers are to be like."""
 
     kind: AimKind = AimKind.CHEAPEST
     """What they are to be measured by."""

@@ -1,4 +1,4 @@
-"""How one hand-over came out."""
+"""How one handover came out."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def as_submitted_at(end: Seconds, submit: Seconds, start: Seconds) -> Alternativ
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One hand-over: when the links before ended and when the successor started."""
+    """One handover: when the links before ended and when the successor started."""
 
     predecessor_end: Seconds
     """The last of the links before; the successor's own end where that is earlier."""
@@ -87,7 +87,7 @@ class Outcome:
 
     @property
     def saved(self) -> Alternative | None:
-        """Interruption that the hand-over spared the service; negative: it cost some. ``None``: not known."""
+        """Interruption that the handover spared the service; negative: it cost some. ``None``: not known."""
         if self.alternative is None:
             return None
         waits = (self.alternative.p10, self.alternative.p50, self.alternative.p90)

@@ -1,4 +1,4 @@
-"""The nodes and accelerators of an allocation, and how they stand at one instant."""
+"""The nodes and accelerators of an allocation, and how they stand at one time."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class SpeedTable:
     alone: Float64
     """[R]"""
     together: Float64
-    """[R, R] What remains of a row's speed beside another; ones where nothing is known."""
+    """[R, R] What remains of a row's speed next to another; ones where nothing is known."""
 
     @property
     def interferes(self) -> bool:
@@ -73,14 +73,16 @@ class Placement:
 
     task: int
     devices: Int32
-    """Rows of the pool's devices, ascending; empty for a task of processors alone."""
+    """Rows of the pool's devices, ascending; empty for a task of CPUs alone."""
     nodes: Int32
     """Rows of its nodes, ascending and distinct."""
 
 
 @dataclass(frozen=True, slots=True)
 class PoolView:
-    """What an ordering and a placer see at one instant. Arrays are borrowed: read them, keep none, change none."""
+    """What an ordering and a placement policy see at one time.
+
+    Arrays are borrowed: read them, keep none, change none."""
 
     now: float
     pool: Pool
@@ -105,4 +107,4 @@ class PoolView:
     served: Float64
     """[T] Seconds that each task has run so far."""
     remaining: Float64
-    """[T] Seconds at reference speed that are believed to be left; NaN where nothing is known."""
+    """[T] Seconds at reference speed that are estimated to be left; NaN where nothing is known."""

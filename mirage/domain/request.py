@@ -55,9 +55,9 @@ class RequestTable:
     tenant: Int32
     """[R] Row of ``tenants``."""
     deadline: Float64
-    """[R] The instant at which the answer is late; infinity where there is none."""
+    """[R] The time at which the answer is late; infinity where there is none."""
     weight: Float64
-    """[R] How much the request matters beside others; above 0, 1 is usual."""
+    """[R] How much the request matters next to others; above 0, 1 is usual."""
     tenants: tuple[str, ...]
     """[T]"""
 

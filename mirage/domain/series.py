@@ -1,4 +1,4 @@
-"""Series: jobs that one user submits again and again under one name, counters in the name aside."""
+"""Series: jobs that one user submits repeatedly under one name, counters in the name aside."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The queue and the nodes at one instant."""
+    """The queue and the nodes at one time."""
 
     time: Seconds
     pending: JobColumns

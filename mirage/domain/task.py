@@ -1,4 +1,5 @@
-"""The columnar table of tasks: what runs inside an allocation, as orderings and placers see it."""
+"""The columnar table of tasks: what runs inside an allocation, as ordering policies and placement policies see
+it."""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ ANY_KIND = np.uint64(2**64 - 1)
 class TaskTable:
     """Tasks as columns of equal length; a task's row is its number everywhere.
 
-    Times are seconds from the table's own zero (the engine's start, the trace's first instant). NaN means not
-    known or none. Needs are the whole task's: a part with k of its n devices needs k/n of its processors and
+    Times are seconds from the table's own zero (the engine's start, the trace's first time). NaN means not
+    known or none. Needs are the whole task's: a part with k of its n devices needs k/n of its CPUs and
     memory, rounded up.
     """
 
@@ -33,7 +34,7 @@ class TaskTable:
     """Unique; as the user calls it."""
     submit: Float64
     devices: Int32
-    """Accelerators needed at once (a gang); 0 for a task of processors alone."""
+    """Accelerators needed at once (a gang); 0 for a task of CPUs alone."""
     share: Float64
     """Of each device, in (0, 1]; below 1 only where ``devices`` is 1."""
     kinds: UInt64
@@ -45,7 +46,7 @@ class TaskTable:
     work: Float64
     """True seconds of running at reference speed; NaN in a real allocation, where nobody knows."""
     expected: Float64
-    """Seconds of running at reference speed as believed; NaN where nothing is known."""
+    """Seconds of running at reference speed as estimated; NaN where nothing is known."""
     restart: Float64
     """Seconds lost at each resumption; NaN where the task has no checkpoint and is never preempted."""
     deadline: Float64

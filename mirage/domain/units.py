@@ -1,4 +1,4 @@
-"""The units of a system that answers requests, and how it stands at one instant."""
+"""The units of a system that answers requests, and how it stands at one time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class UnitSystem:
 
 @dataclass(frozen=True, slots=True)
 class SystemView:
-    """What a policy sees at one instant. Arrays are borrowed: read them, keep none, change none.
+    """What a policy sees at one time. Arrays are borrowed: read them, keep none, change none.
 
     Ready (P) are the requests that wait for a unit with their next piece, in order of arrival; those whose piece
     runs just now are not among them.
@@ -42,7 +42,7 @@ class SystemView:
     system: UnitSystem
     costs: CostTable
     request: Int64
-    """[P] Number of the request: unique, ascending with arrival, the same at every instant."""
+    """[P] Number of the request: unique, ascending with arrival, the same at every time."""
     model: Int32
     """[P]"""
     piece: Int32
@@ -68,7 +68,7 @@ class SystemView:
     running_weight: Float64
     """[U] Of the request on each unit; 0 where it is free."""
     free_at: Float64
-    """[U] When it is believed to be free; not after ``now`` where it is. Infinity: the unit is down."""
+    """[U] When it is estimated to be free; not after ``now`` where it is. Infinity: the unit is down."""
     drawn: Float64
     """[U] Bytes a second that what runs on it wants."""
     tenant_ended: Int64

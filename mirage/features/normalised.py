@@ -41,7 +41,7 @@ STEPS = 24
 LAGS = (1, 3, 6, 12, 24)
 """Hours."""
 FAR = 96.0
-"""Hours: what lies farther off, or is not foreseen at all, counts as so far."""
+"""Hours: what lies farther off, or is not predicted at all, counts as so far."""
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
 """Quantiles of recent waits."""
 TURNOVER = (1, 6, 24)
@@ -210,7 +210,7 @@ def _recent_waits(scene: _Scene) -> list[float]:
 
 
 def _turnover(scene: _Scene) -> list[float]:
-    """Nodes given to jobs lately, as far as the recent waits reach back, and how long any job waited."""
+    """Nodes given to jobs recently, as far as the recent waits reach back, and how long any job waited."""
     waits, now = scene.observation.waits, scene.observation.time
     nodes = (waits.nodes[waits.start > now - hours * HOUR].sum() for hours in TURNOVER)
     mean = float(waits.wait[-100:].mean()) if len(waits) else 0.0
@@ -279,7 +279,7 @@ _BLOCKS: tuple[tuple[tuple[str, ...], Callable[[_Scene], list[float]]], ...] = (
     (("fair_share_unknown", "fair_share", "jobs_left_unknown", "jobs_left", "reserved_nodes"), _standing),
     (("day_sin", "day_cos", "week_sin", "week_cos"), _clock),
 )
-"""``..._x`` are differences to the predecessor's remaining time in days: what the hand-over would come to."""
+"""``..._x`` are differences to the predecessor's remaining time in days: what the handover would come to."""
 
 SCHEMA = FeatureSchema(
     name="v2",

@@ -1,4 +1,4 @@
-"""Counterfactual hand-overs with what was to be seen: what each submit time would have led to."""
+"""Counterfactual handovers with what was to be seen: what each submit time would have led to."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """E hand-overs, each tried at G submit times from the predecessor's start to its end. Instants in seconds."""
+    """E handovers, each tried at G submit times from the predecessor's start to its end. Times in seconds."""
 
     schema: FeatureSchema
     origin: Origin
@@ -78,7 +78,7 @@ class Table:
         return self.start - self.submit
 
     def outcome(self, episode: int, index: int) -> Outcome:
-        """The hand-over if the successor is submitted at that point of the grid."""
+        """The handover if the successor is submitted at that point of the grid."""
         return Outcome(int(self.end[episode]), int(self.start[episode, index]))
 
     def returns(self, weights: Weights) -> Float64:

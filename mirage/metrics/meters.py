@@ -76,10 +76,10 @@ class Meters:
             "start",
         )
         self._interruptions = histogram(
-            "interruption_seconds", "Seconds without a running link, of complete hand-overs.", GAPS
+            "interruption_seconds", "Seconds without a running link, of complete handovers.", GAPS
         )
         self._overlaps = histogram(
-            "overlap_seconds", "Seconds with two running links, of complete hand-overs.", GAPS
+            "overlap_seconds", "Seconds with two running links, of complete handovers.", GAPS
         )
         self._saved = counter(
             "saved_seconds", "Seconds of interruption that early submissions spared, by the medians of forecasts."
@@ -101,7 +101,7 @@ class Meters:
         self._chain_failures.inc()
 
     def polled(self, seconds: float) -> None:
-        """The cluster was looked at, in vain or not."""
+        """The cluster was looked at, without success or not."""
         self._poll_time.observe(seconds)
 
     def predicted(self, predictor: str, seconds: float) -> None:
@@ -129,10 +129,10 @@ class Meters:
         self._notifications.labels(channel, result).inc()
 
     def came_true(self, foreseen: Foreseen) -> None:
-        """A link has started of which something was foreseen."""
+        """A link has started of which something was predicted."""
         name = self._called(foreseen.predictor)
         self._errors.labels(name).observe(abs(foreseen.error))
-        if len(foreseen.forecast.levels) > 1:  # who names one instant only says nothing of P10 and P90
+        if len(foreseen.forecast.levels) > 1:  # who names one time only says nothing of P10 and P90
             for place in PLACES:  # an alert compares one of them with their sum: none may be missing
                 self._places.labels(name, place).inc(place == foreseen.place)
 

@@ -102,7 +102,7 @@ class Standing(Collector):
         yield _gauge("snapshot_age_seconds", "Slurm's seconds since the cluster last answered.", age)
         yield _gauge("stale", "1: the cluster did not answer in the last cycle.", status.stale_since != ABSENT)
         yield _gauge(
-            "protected_mode", "1: Slurm refuses so much that little is submitted.", bool(status.protection)
+            "protected_mode", "1: Slurm rejects so much that little is submitted.", bool(status.protection)
         )
         yield _gauge("leader", "1: this daemon leads and may act.", not self._sources.impediment())
         yield _gauge("store_unsaved_rows", "Lines of the journal not on disk yet.", self._sources.unsaved())

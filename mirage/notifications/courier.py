@@ -1,6 +1,6 @@
 """Messages on their way: a thread and a bounded queue for each channel, so that nobody waits for a slow one.
 
-The users take turns in each queue, and a message that has to be tried again keeps back those of its user alone.
+The users take turns in each queue, and a message that has to be retried holds those of its user alone.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Courier:
             return None
 
     def _attempt(self, owner: str, notice: Notice) -> str:
-        """Try once; what came of the message, empty where it is to be tried again."""
+        """Try once; what came of the message, empty where it is to be retried."""
         try:
             self.channel.send(notice)
         except Undeliverable as error:
@@ -144,7 +144,7 @@ class Courier:
             result = "failed"
         except Exception:
             result = "failed"
-            _LOG.exception("%s: a fault of this program, please report it", self.channel.name)
+            _LOG.exception("%s: a fault of this program, report it", self.channel.name)
         else:
             result = "sent"
         with self._changed:

@@ -68,7 +68,7 @@ class Postbox:
                 session.send_message(message, self.sender, list(recipients))
         except smtplib.SMTPRecipientsRefused as error:
             passing = all(code < 500 for code, _ in error.recipients.values())
-            raise Undeliverable(f"{self.host}: every recipient is refused", passing=passing) from None
+            raise Undeliverable(f"{self.host}: every recipient is rejected", passing=passing) from None
         except smtplib.SMTPResponseException as error:
             text = f"{self.host} answers {error.smtp_code}"
             raise Undeliverable(text, passing=error.smtp_code < 500) from None

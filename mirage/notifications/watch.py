@@ -57,7 +57,7 @@ class _Known:
 class Watch:
     """Finds what to tell. ``first`` is the state as it was stored: only what came after it is news.
 
-    What lasts, a gap or a late link, may be told once more after a restart.
+    What lasts, a gap or a late link, may be told again after a restart.
     """
 
     def __init__(self, first: Status, thresholds: Thresholds, ledger: ForecastLedger) -> None:
@@ -107,7 +107,7 @@ class Watch:
 
     def _of_protection(self, status: Status) -> Iterator[Notice]:
         if status.protection is not None and self._last.protection is None:
-            text = f"protected mode is on: {status.protection}; but for a try now and then nothing is submitted"
+            text = f"protected mode is on: {status.protection}; but for a try periodically nothing is submitted"
             yield Notice(NoticeKind.PROTECTED, status.time, text)
         if status.protection is None and self._last.protection is not None:
             yield Notice(NoticeKind.PROTECTED, status.time, "protected mode is over", over=True)
@@ -170,7 +170,7 @@ class Watch:
             return ""
         waited = hours(time - link.submit)
         return (
-            f"link {link.index} has waited for {waited}; {hours(max(0.0, foreseen))} at most were foreseen (P90)"
+            f"link {link.index} has waited for {waited}; {hours(max(0.0, foreseen))} at most were predicted (P90)"
         )
 
     def _of_week(self, record: ChainRecord, time: Seconds) -> Iterator[Notice]:
@@ -182,7 +182,7 @@ class Watch:
         if not week:
             return
         lost = hours(sum(each.interruption for each in week))
-        text = f"{len(week)} hand-over{'s' if len(week) != 1 else ''} in the last week, {lost} without a link"
+        text = f"{len(week)} handover{'s' if len(week) != 1 else ''} in the last week, {lost} without a link"
         if saved := total_saved(week):
             more = "less" if saved.p50 < 0 else "more"
             text += (

@@ -64,7 +64,7 @@ def _require(holds: object, otherwise: str) -> None:
 
 
 def sample_observation(nodes: int = 1, limit: int = 48 * HOUR) -> Observation:
-    """One hand-over two hours before the predecessor's end, on a busy cluster of 76 nodes, all fields filled.
+    """One handover two hours before the predecessor's end, on a busy cluster of 76 nodes, all fields filled.
 
     The same at every call.
     """
@@ -132,7 +132,7 @@ def _check_answer(answer: Prediction, observation: Observation) -> None:
     _require(((levels >= 0) & (levels <= 1)).all(), f"levels are not within 0 and 1: {levels}")
     _require((np.diff(levels) > 0).all(), f"levels do not ascend: {levels}")
     _require((np.diff(starts) >= 0).all(), f"starts descend: {starts}")
-    _require(starts[0] >= observation.time, f"it foresees a start in the past: {starts[0]} at {observation.time}")
+    _require(starts[0] >= observation.time, f"it predicts a start in the past: {starts[0]} at {observation.time}")
 
 
 def _bare(observation: Observation) -> tuple[Observation, ...]:

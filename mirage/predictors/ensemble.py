@@ -45,9 +45,9 @@ class _Learnt:
     weighing: AdaHedge
     tracker: QuantileTracker = field(default_factory=lambda: QuantileTracker(LEVELS))
     experience: ClassExperience = field(default_factory=ClassExperience)
-    """What is foreseen has shape (members, levels): seconds of wait, ``nan`` where a member had no forecast."""
+    """What is predicted has shape (members, levels): seconds of wait, ``nan`` where a member had no forecast."""
     weighed: Seconds = ABSENT
-    """When the last round was foreseen that members were judged by."""
+    """When the last round was predicted that members were judged by."""
     tracked: list[Seconds] = field(default_factory=lambda: [ABSENT] * len(LEVELS))
     """The same of each level's shift."""
 
@@ -66,11 +66,11 @@ class Ensemble:
     """Averages its members' quantiles by weight, then shifts them to be exceeded as often as their levels say.
 
     A round is a remembered forecast with the jobs of the class that were submitted right after it. Members are
-    judged by it ``HORIZON`` later, and each level as soon as that much time has passed as it foresees, whether its
+    judged by it ``HORIZON`` later, and each level as soon as that much time has passed as it predicts, whether its
     jobs have started or not: judged by what has started only, jobs that start soon would count for more. Weights:
     ``AdaHedge`` on the members' quantile losses; the average by weight loses no more than the members do on
-    average, since the loss is convex. Shifts: ``QuantileTracker``, by what would be foreseen of the round now, so
-    that what was learnt since it began is not learnt again.
+    average, since the loss is convex. Shifts: ``QuantileTracker``, by what would be predicted of the round now, so
+    that what was learned since it began is not learned again.
     """
 
     def __init__(self, members: Sequence[Predictor], name: str) -> None:
@@ -102,10 +102,10 @@ def ensemble_of(parameter: str, build: Callable[[str], Predictor]) -> Ensemble:
 
 
 def _waits(prediction: Prediction, now: Seconds) -> Floats:
-    """The wait in seconds at each level. Raises ``ValueError`` where none is foreseen."""
+    """The wait in seconds at each level. Raises ``ValueError`` where none is predicted."""
     forecast = forecast_of(prediction)
     if forecast is None:
-        raise ValueError("scores actions and foresees no start")
+        raise ValueError("scores actions and predicts no start")
     waits = np.array([forecast.at(level) for level in LEVELS]) - now
     if not np.isfinite(waits).all():
         raise ValueError(f"predicted nothing usable: {forecast}")
@@ -138,7 +138,7 @@ def _learn(learnt: _Learnt, observation: Observation) -> None:
 
 
 def _after(time: Seconds, experience: ClassExperience) -> Iterator[tuple[int, Seconds, Floats]]:
-    """The rounds foreseen after ``time``: place, instant and forecasts of each."""
+    """The rounds predicted after ``time``: place, time and forecasts of each."""
     for place in range(bisect_right(experience.times, time), len(experience.times)):
         yield place, experience.times[place], experience.foreseen[place]
 

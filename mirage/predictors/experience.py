@@ -1,7 +1,7 @@
-"""What a predictor has foreseen, and what has come of it: jobs of the same class that were submitted then.
+"""What a predictor has predicted, and what has come of it: jobs of the same class that were submitted then.
 
 Outcomes reach a predictor by its observations alone, live, in a replay and in training. A job of the successor's
-class of partition, size and limit, whoever submitted it, answers what was foreseen as it was submitted: by its
+class of partition, size and limit, whoever submitted it, answers what was predicted as it was submitted: by its
 start, or by waiting still. Classes are taken at their word: how long small jobs wait says little about large ones.
 """
 
@@ -37,7 +37,7 @@ KEPT = 7 * 86_400
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """Jobs submitted as something was foreseen, as columns of equal length."""
+    """Jobs submitted as something was predicted, as columns of equal length."""
 
     foreseen: Int64
     """Which of the forecasts remembered each job answers."""
@@ -51,7 +51,7 @@ class ClassExperience:
     """Forecasts for jobs of one class, and the starts of such jobs."""
 
     times: list[Seconds] = field(default_factory=list)
-    """When something was foreseen, ascending."""
+    """When something was predicted, ascending."""
     foreseen: list[Floats] = field(default_factory=list)
     """What, in the predictor's own shape."""
     _submit: Int64 = field(default_factory=lambda: np.empty(0, dtype=np.int64))
@@ -74,7 +74,7 @@ class ClassExperience:
         self.forget(bisect_left(self.times, now - KEPT))
 
     def foresee(self, now: Seconds, what: Floats) -> None:
-        """Remember what is foreseen now, unless something has been just before."""
+        """Remember what is predicted now, unless something has been just before."""
         if not self.times or now >= self.times[-1] + SPACING:
             self.times.append(now)
             self.foreseen.append(what)

@@ -22,7 +22,7 @@ class AdaHedge:
     """
 
     def __init__(self, advisers: int, memory: float = 1.0) -> None:
-        """``memory``: by how much what was learnt counts less with each round; 1: it never does (the bound's)."""
+        """``memory``: by how much what was learned counts less with each round; 1: it never does (the bound's)."""
         self._memory = memory
         self._total: Floats = np.zeros(advisers)
         self._gap = 0.0

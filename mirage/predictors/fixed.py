@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class FixedLead:
-    """What production chains use that do not look at the queue (a hand-over time in their configuration)."""
+    """What production chains use that do not look at the queue (a handover time in their configuration)."""
 
     wants = Wants()
 

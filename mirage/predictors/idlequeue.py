@@ -17,7 +17,8 @@ _LEVELS = (0.1, 0.5, 0.9)
 def no_job_waits(snapshot: Snapshot, partitions: str) -> bool:
     """Whether no job in the queue can start in one of the partitions now; ``False`` also where that is not known.
 
-    ``partitions``: commas between several. Jobs that depend on others or are held do not count, nor links that are
+    ``partitions``: comma-separated several. Jobs that depend on others or are held do not count, nor links that
+    are
     bound to their predecessors' nodes.
     """
     return any(_is_clear(snapshot, partition) for partition in partitions.split(","))

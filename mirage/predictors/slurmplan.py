@@ -68,7 +68,7 @@ def _basis(plan: PlannedStart, now: Seconds) -> str:
 def _errors(experience: ClassExperience, observation: Observation, waits: bool) -> NDArray[np.float64] | None:
     """How far waits lie from planned ones, at ``LEVELS``, on the scale of ``scaled``; ``None``: not known.
 
-    Of plans that foresaw a wait as well, or of those that foresaw none: a job that starts at once, as planned,
+    Of plans that predicted a wait as well, or of those that predicted none: a job that starts at once, as planned,
     says nothing about plans of half a day.
     """
     found = experience.outcomes(observation)

@@ -1,4 +1,4 @@
-"""How people spell what they want of hand-overs: ``cheapest``, ``no-interruption=90%``, ``overlap=30m``."""
+"""How people spell what they want of handovers: ``cheapest``, ``no-interruption=90%``, ``overlap=30m``."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class DecisionRule:
     """For how many seconds both links run at most: then the predecessor makes way."""
 
     def of(self, chain: Chain) -> DecisionRule:
-        """The rule for the hand-overs of one chain."""
+        """The rule for the handovers of one chain."""
         return replace(self, aim=chain.aim, together=chain.handover.together)
 
     @property
@@ -62,7 +62,7 @@ def decide(observation: Observation, prediction: Prediction, rule: DecisionRule)
     """Submit when a successor submitted now would not start before its predecessor ends.
 
     Asks ``forced`` first. Later submission never makes the start earlier for a given queue, so the first
-    instant at which the forecast start reaches the predecessor's end is the one to take.
+    time at which the forecast start reaches the predecessor's end is the one to take.
     """
     return forced(observation) or weigh(observation, prediction, rule)
 
@@ -71,7 +71,7 @@ def weigh(observation: Observation, prediction: Prediction, rule: DecisionRule) 
     """``decide`` for a running predecessor: the prediction alone decides.
 
     Scores weigh interruption against overlap by their prices; where a chain wants something else, the forecast
-    beside them decides, and where there is none that is said.
+    next to them decides, and where there is none that is said.
     """
     assert observation.predecessor is not None
     now, end = observation.time, observation.predecessor.end
@@ -114,7 +114,9 @@ def _by_forecast(forecast: WaitForecast, now: Seconds, end: Seconds, rule: Decis
 
 
 def _by_scores(scores: ActionScores, rule: DecisionRule) -> Decision:
-    unheard = "" if rule.aim.kind is AimKind.CHEAPEST else f"; no start is foreseen, as {rule.aim.kind} would need"
+    unheard = (
+        "" if rule.aim.kind is AimKind.CHEAPEST else f"; no start is predicted, as {rule.aim.kind} would need"
+    )
     if scores.submit >= scores.hold:
         told = f"submitting now scores {scores.submit:.6g}, holding {scores.hold:.6g}"
         return Submit(f"{scores.basis or told}{unheard}")

@@ -174,23 +174,23 @@ class LinkReturned:
 
 @dataclass(frozen=True, slots=True)
 class LinkRefused:
-    """The cluster refused the planned link: it was never submitted."""
+    """The cluster rejected the planned link: it was never submitted."""
 
     index: int
     reason: str
     pause: Seconds
     """How long to wait before the next try."""
     counts: bool = True
-    """Whether it may be the chain's own fault: such refusals in a row lengthen its pauses."""
+    """Whether it may be the chain's own fault: such rejections in a row lengthen its pauses."""
     by_slurm: bool = True
-    """Whether Slurm refused it; else it could not be asked in the owner's name."""
+    """Whether Slurm rejected it; else it could not be asked in the owner's name."""
     permanent: bool = False
-    """Whether no retry can mend it."""
+    """Whether no retry can fix it."""
     pauses: bool = False
     """Whether the chain pauses now."""
 
     def __str__(self) -> str:
-        return f"link {self.index} was refused: {self.reason}"
+        return f"link {self.index} was rejected: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +213,7 @@ class PauseAsked:
 
 @dataclass(frozen=True, slots=True)
 class ResumeAsked:
-    """Go on; refusals are forgotten."""
+    """Continue; rejections are forgotten."""
 
     def __str__(self) -> str:
         return "resumed"
@@ -221,10 +221,10 @@ class ResumeAsked:
 
 @dataclass(frozen=True, slots=True)
 class RefusalsForgiven:
-    """An administrator says that refusals are over."""
+    """An administrator says that rejections are over."""
 
     def __str__(self) -> str:
-        return "refusals are forgotten"
+        return "rejections are forgotten"
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +264,7 @@ def sightings(
 
     ``adopts``: whether links are among them that the record does not know.
 
-    Derived anew each cycle from the tags alone, so that nothing depends on what an earlier cycle, or an
+    Derived again each cycle from the tags alone, so that nothing depends on what an earlier cycle, or an
     earlier process, managed to write down.
     """
     if snapshot.stale:

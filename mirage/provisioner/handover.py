@@ -1,4 +1,4 @@
-"""When a predecessor makes way for the successor that runs beside it. Pure."""
+"""When a predecessor makes way for the successor that runs next to it. Pure."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ def end_of(chain: Chain, job_id: JobId, *, over: bool) -> Dependency:
 
 
 def stuck(record: ChainRecord, job: Job | None, *, blocked: bool) -> Link | None:
-    """The waiting link that Slurm will never start although the chain goes on.
+    """The waiting link that Slurm will never start although the chain continues.
 
     A predecessor that was given up after a requeue may have run again meanwhile, and ended with 0. ``blocked``:
-    the link is held back, and Slurm does not let it be released.
+    the link is held, and Slurm does not let it be released.
     """
     link = record.waiting
     if link is None or job is None or record.over or not (blocked or job.reason == NEVER_SATISFIED):
@@ -88,7 +88,7 @@ def why_loose(record: ChainRecord, predecessor: Link, job: Job | None) -> str:
 
 
 def successor(record: ChainRecord) -> Link | None:
-    """The running link that takes over, where an earlier one runs beside it or is about to be told."""
+    """The running link that takes over, where an earlier one runs next to it or is about to be told."""
     running = [link for link in record.links if link.running]
     return running[-1] if len(running) > 1 else None
 
@@ -179,7 +179,7 @@ def to_cancel(record: ChainRecord) -> tuple[Link, ...]:
 
 
 def next_instant(record: ChainRecord, now: Seconds) -> Seconds:
-    """When something about the hand-over falls due at the latest; ``NEVER`` where nothing does."""
+    """When something about the handover falls due at the latest; ``NEVER`` where nothing does."""
     handover, heir = record.chain.handover, successor(record)
     due = [link.retired + handover.signal.lead for link in record.live if link.is_retired]
     if heir is not None and handover.max_overlap:

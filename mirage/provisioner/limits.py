@@ -1,4 +1,4 @@
-"""What Mirage allows itself: one pure function grants or refuses every submission."""
+"""What Mirage allows itself: one pure function grants or rejects every submission."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Limits:
     submissions_per_hour_per_user: int = 60
     """Of all chains of one owner."""
     pause_after_refusals: int = 3
-    """Rejections in a row that no retry can mend after which a chain pauses; see ``rejections.pauses``."""
+    """Rejections in a row that no retry can fix after which a chain pauses; see ``rejections.pauses``."""
     protect_after: int = 5
-    """Chains refused in a row after which all submissions are held back; see ``protection``."""
+    """Chains rejected in a row after which all submissions are held; see ``protection``."""
     refusal_backoff: Seconds = 300
-    """Wait after a refused submission; doubles with each one in a row, see ``rejections``."""
+    """Wait after a rejected submission; doubles with each one in a row, see ``rejections``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Usage:
     failures: int = 0
     """Of its links in a row."""
     next_try: Seconds = 0
-    """Protected mode: before this instant nothing is submitted; 0: it is off."""
+    """Protected mode: before this time nothing is submitted; 0: it is off."""
     shares: Shares = field(default_factory=Shares)
 
 
@@ -54,7 +54,7 @@ class Permit:
 
 
 def permit(now: Seconds, usage: Usage, limits: Limits) -> Permit:
-    """Grant or refuse one submission at ``now``."""
+    """Grant or reject one submission at ``now``."""
     if now < usage.not_before:
         failed = f"{usage.failures} links in a row have" if usage.failures > 1 else "the last link has"
         why = f"{failed} failed, " if usage.failures else ""

@@ -78,14 +78,14 @@ class Successor:
 
 @dataclass(frozen=True, slots=True)
 class Bid:
-    """The next link may go into the queue at once, held back, so that it ages while its predecessor runs."""
+    """The next link may go into the queue at once, held, so that it ages while its predecessor runs."""
 
     predecessor: Link
 
 
 @dataclass(frozen=True, slots=True)
 class Steer:
-    """The successor waits in the queue and may be held back or let go."""
+    """The successor waits in the queue and may be held or let go."""
 
     link: Link
     predecessor: Link | None
@@ -340,7 +340,7 @@ def _forgiven(record: ChainRecord) -> ChainRecord:
 def _completes(record: ChainRecord, link: Link) -> bool:
     """Whether the link's exit code is the one that ends the chain.
 
-    A link that ends with 0 after Slurm has warned it of its limit has obeyed the warning; that is no word on
+    A link that ends with 0 after Slurm has warned it of its limit has executed the warning; that is no word on
     whether the work is done. Another code that its owner has named is.
     """
     exited = link.job_state in (JobState.COMPLETED, JobState.FAILED)
@@ -365,7 +365,7 @@ def _go_on(record: ChainRecord) -> ChainRecord:
 
 
 def _failed(record: ChainRecord, link: Link, kind: FailureKind, now: Seconds) -> ChainRecord:
-    """After a link that failed; one that had made progress begins the count anew, with one failure's pause."""
+    """After a link that failed; one that had made progress begins the count again, with one failure's pause."""
     policy = record.chain.failures.of(kind)
     if made_progress(record, link) and policy.recovery is not Recovery.STOP:
         return done_if_enough(replace(record, failures=0, not_before=now + policy.pause(1)))

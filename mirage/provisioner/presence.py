@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Kept(StrEnum):
-    """What keeps a link in the queue, beside the queue."""
+    """What keeps a link in the queue, next to the queue."""
 
     NOTHING = ""
     OWNER = "owner"
@@ -33,7 +33,7 @@ class Kept(StrEnum):
     DEPENDENT = "dependent"
     """It may start once the links before it are over."""
     BEGIN = "begin"
-    """It is not to begin before an instant."""
+    """It is not to begin before a time."""
 
 
 _ADMIN, _BEGIN, _DEPENDENCY = "JobHeldAdmin", "BeginTime", "Dependency"

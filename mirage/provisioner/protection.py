@@ -1,6 +1,6 @@
-"""Protected mode: Slurm refuses one chain after another, so nothing is submitted but one try now and then. Pure.
+"""Protected mode: Slurm rejects one chain after another, so nothing is submitted but one try periodically. Pure.
 
-Nothing of it is stored beside the chains: a restart finds it as it was.
+Nothing of it is stored next to the chains: a restart finds it as it was.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from mirage.provisioner.tally import Tally
 
 FIRST_TRY = 300
-"""Seconds from the refusal that begins it to the first try; after that they grow with the trouble's age."""
+"""Seconds from the rejection that begins it to the first try; after that they grow with the trouble's age."""
 LONGEST_WAIT = 1_800
-"""Seconds between two tries at most: a chain that could go on must not be kept waiting for long."""
+"""Seconds between two tries at most: a chain that could continue must not be kept waiting for long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +29,13 @@ class Protection:
     """Protected mode is on."""
 
     since: Seconds
-    """Nothing has been accepted since the first of the refusals that count."""
+    """Nothing has been accepted since the first of the rejections that count."""
     chains: int
-    """How many were refused."""
+    """How many were rejected."""
     next_try: Seconds
-    """From this instant on one of these chains may try; the next one waits for what becomes of it."""
+    """From this time on one of these chains may try; the next one waits for what becomes of it."""
     held: frozenset[ChainId] = frozenset()
-    """The chains that were refused. Others are free: the first that is accepted ends it all."""
+    """The chains that were rejected. Others are free: the first that is accepted ends it all."""
 
     def next_try_of(self, record: ChainRecord) -> Seconds:
         """From when on this chain may try; 0: at any time."""
@@ -43,13 +43,13 @@ class Protection:
 
     def __str__(self) -> str:
         """For the journal."""
-        return f"Slurm has refused {self.chains} chains in a row, which it had accepted before"
+        return f"Slurm has rejected {self.chains} chains in a row, which it had accepted before"
 
 
 def protection(tally: Tally, limits: Limits) -> Protection | None:
     """Protected mode, where these chains give cause for it; ``None``: all is well.
 
-    A chain counts that Slurm had accepted before and refuses now: one that it never took is its owner's mistake.
+    A chain counts that Slurm had accepted before and rejects now: one that it never took is its owner's mistake.
     So is, most likely, what befalls one owner alone while others are served here too; and a limit, or what a
     partition does not give, concerns the chains alone that come up against it.
     """

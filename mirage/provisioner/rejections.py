@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mirage.domain.link import Link
     from mirage.provisioner.limits import Limits
 
-_MOST_LOST = 3  # submissions of a link that the back end did not survive
+_MOST_LOST = 3  # submissions of a link that the backend did not survive
 _LONGEST_DOUBLING = 4
 
 LONGEST_PAUSE: Seconds = 900
@@ -30,10 +30,10 @@ def retry_pause(rejections: int, limits: Limits) -> Seconds:
 
 
 def pauses(record: ChainRecord, limits: Limits) -> bool:
-    """Whether one more rejection that no retry can mend pauses the chain.
+    """Whether one more rejection that no retry can fix pauses the chain.
 
     At once where Slurm has never accepted a link of it. Otherwise the cluster may have changed for a while only: a
-    partition that is configured anew, an account that accounting did not tell in time.
+    partition that is configured again, an account that accounting did not tell in time.
     """
     if not limits.pause_after_refusals:
         return False
@@ -44,7 +44,7 @@ def pauses(record: ChainRecord, limits: Limits) -> bool:
 def sent_again(link: Link, settle: Seconds, contact: Seconds = 0) -> Seconds:
     """When a planned link that no snapshot shows counts as never submitted.
 
-    ``settle`` seconds, longer the more often the back end was lost, after the first snapshot that lacked it,
+    ``settle`` seconds, longer the more often the backend was lost, after the first snapshot that lacked it,
     whichever process looked, or after ``contact``, the end of the last break in the cluster's answers: a
     controller that was away may have our question still before it.
     """
@@ -53,10 +53,10 @@ def sent_again(link: Link, settle: Seconds, contact: Seconds = 0) -> Seconds:
 
 
 def back_end_lost(record: ChainRecord, link: Link, error: str, accepted: Seconds, now: Seconds) -> ChainRecord:
-    """The record after one more submission of a planned link that the back end did not survive.
+    """The record after one more submission of a planned link that the backend did not survive.
 
     ``accepted``: when the last link that Slurm accepted was planned, of all chains. An outage concerns them
-    all; if others were accepted since the first loss, this link ends the back end, and its chain pauses.
+    all; if others were accepted since the first loss, this link ends the backend, and its chain pauses.
     """
     link = replace(link, lost=(*link.lost, now))
     record = record.with_link(link)
@@ -74,7 +74,7 @@ def paused(record: ChainRecord, why: str, now: Seconds) -> ChainRecord:
 
 
 def room_again(record: ChainRecord) -> ChainRecord:
-    """The record once a link of it has ended: what a limit kept back may be accepted now, and is tried at once."""
+    """The record once a link of it has ended: what a limit held may be accepted now, and is tried at once."""
     return record if record.refused == ABSENT or record.permanent else replace(record, not_before=0)
 
 

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def ended_run(link: Link, job: Job, now: Seconds) -> PastRun | None:
-    """The run of ``link`` that has ended where its job waits, runs or has ended anew; ``None``: there is none.
+    """The run of ``link`` that has ended where its job waits, runs or has ended again; ``None``: there is none.
 
     ``submit`` is when the job was put into the queue again. Accounting tells the runs, also those that no snapshot
-    has shown. Slurm submits a requeued job anew once its nodes are cleaned up, which may be much later than the
+    has shown. Slurm submits a requeued job again once its nodes are cleaned up, which may be much later than the
     run's end; that counts where accounting does not know the run yet. Where neither is known, it ended before
     ``now``.
     """

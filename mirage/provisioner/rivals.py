@@ -1,4 +1,4 @@
-"""Jobs with a chain's tag that its record does not know: somebody else may be submitting its links. Pure."""
+"""Jobs with a chain's tag that its record does not know: another user may be submitting its links. Pure."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class TaggedJobs:
 
 
 def _is_back(link: Link, job: Job) -> bool:
-    """Whether the job waits or runs anew; one whose nodes are still cleaned up shows the run that is known.
+    """Whether the job waits or runs again; one whose nodes are still cleaned up shows the run that is known.
 
     A controller that starts with an older state has the job as it was then, with the same submit time.
     """
@@ -89,9 +89,9 @@ def sent_twice(record: ChainRecord, job: Job) -> bool:
 
 
 def to_withdraw(record: ChainRecord, foreign: Sequence[Job]) -> tuple[Link, ...]:
-    """Links of ours that may not run beside jobs submitted elsewhere: where two run, the later one's owner yields.
+    """Our links that may not run next to jobs submitted elsewhere: where two run, the later one's owner yields.
 
-    Two daemons on copies of one store come to the same answer, so one job goes on.
+    Two daemons on copies of one store come to the same answer, so one job continues.
     """
     if not record.chain.one_writer:
         return ()
@@ -102,9 +102,9 @@ def to_withdraw(record: ChainRecord, foreign: Sequence[Job]) -> tuple[Link, ...]
 
 
 def why_pause(rivals: Sequence[Job], *, released: bool = False) -> str:
-    """Why a chain is paused beside which such jobs are in the queue.
+    """Why a chain is paused next to which such jobs are in the queue.
 
-    ``released``: links are held jobs that are let go, so these are held links that somebody else let go.
+    ``released``: links are held jobs that are let go, so these are held links that another user let go.
     """
     shown = ", ".join(str(job.job_id) for job in rivals[:3]) + (", ..." if len(rivals) > 3 else "")
     if released:

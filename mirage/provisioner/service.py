@@ -89,7 +89,7 @@ def _cancelled(record: ChainRecord) -> bool:
 
 
 def _together(record: ChainRecord, now: Seconds) -> Seconds:
-    """Of a hand-over that goes on: it counts among the complete ones once the first of both links has ended."""
+    """Of a handover that continues: it counts among the complete ones once the first of both links has ended."""
     running = [link for link in record.links if link.running and link.suspended == ABSENT]
     return max(0, now - running[1].start) if len(running) > 1 and not running[1].looks else 0
 

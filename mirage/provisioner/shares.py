@@ -96,7 +96,7 @@ def in_turn(records: Iterable[ChainRecord], spent: Mapping[str, float] = _UNKNOW
 
     Among these, owners who took the least time come first (``spent``: seconds in the cycle before), then those
     with the fewest chains, so that one owner's many chains delay no other's few. Owners who are alike take turns.
-    Chains that Slurm has refused come after all others, those refused last at the end: in protected mode one of
+    Chains that Slurm has rejected come after all others, those rejected last at the end: in protected mode one of
     them may try.
     """
     chosen = list(records)

@@ -1,7 +1,7 @@
 """Holding back a successor that is already in the queue, and letting it go. Pure.
 
-A link that is submitted early and held back grows older in the queue while its predecessor runs. When it may start
-stays open until it does: each cycle asks anew, so a predecessor that ends early or gets more time is followed.
+A link that is submitted early and held grows older in the queue while its predecessor runs. When it may start
+stays open until it does: each cycle asks again, so a predecessor that ends early or gets more time is followed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mirage.domain.link import Link
 
 BACK = 1_000_000
-"""The nice value of a link held back: more than the factors of common sites' priorities add up to."""
+"""The nice value of a link held: more than the factors of common sites' priorities add up to."""
 
 
 def steerable(record: ChainRecord, link: Link) -> bool:
@@ -39,7 +39,7 @@ def waited_for_predecessors(record: ChainRecord) -> Iterator[JobId]:
 
 
 def bid(request: JobRequest, chain: Chain, predecessor: Job) -> JobRequest:
-    """The request of a link that goes into the queue held back."""
+    """The request of a link that goes into the queue held."""
     match chain.method:
         case Steering.HOLD:
             return replace(request, held=True)
@@ -51,7 +51,7 @@ def bid(request: JobRequest, chain: Chain, predecessor: Job) -> JobRequest:
 
 
 def spoken(chain: Chain, predecessor: int) -> str:
-    """How the successor of link ``predecessor`` is held back, for the reader."""
+    """How the successor of link ``predecessor`` is held, for the reader."""
     until = "ends" if chain.one_writer or not chain.release_lead else "is near its end"
     if chain.method is Steering.PIN:
         return f"bound to the nodes of link {predecessor} until that {until}"
@@ -60,7 +60,7 @@ def spoken(chain: Chain, predecessor: int) -> str:
 
 
 def held_back(job: Job, chain: Chain) -> bool:
-    """Whether the pending job is held back, in the way of its chain."""
+    """Whether the pending job is held, in the way of its chain."""
     match chain.method:
         case Steering.HOLD:
             return job.held
@@ -72,7 +72,7 @@ def held_back(job: Job, chain: Chain) -> bool:
 
 
 def wanted_back(job: Job, record: ChainRecord, predecessor: Job | None, now: Seconds) -> bool:
-    """Whether the successor ``job`` is to be held back at ``now``, until the lead before the end to be expected.
+    """Whether the successor ``job`` is to be held at ``now``, until the lead before the end to be expected.
 
     A pinned one without lead, or of one writer, stays where it is for as long as its predecessor runs: it cannot
     start before the nodes are free, and then it does. Nothing else keeps a link of one writer back, so that its

@@ -32,7 +32,7 @@ def suspended_for(record: ChainRecord, now: Seconds) -> Seconds:
 
 
 def standing_counted(record: ChainRecord, event: Event, now: Seconds) -> ChainRecord:
-    """The record just before ``event``, which may let its service go on: the time until then is counted.
+    """The record just before ``event``, which may let its service continue: the time until then is counted.
 
     It is kept with the link that ran first. What a chain that is over has lost is known already.
     """

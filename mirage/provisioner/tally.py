@@ -95,7 +95,7 @@ class Tally:
 
     @classmethod
     def of(cls, records: Iterable[ChainRecord], now: Seconds, before: Tally | None = None) -> Tally:
-        """All chains anew; ``before``: an older tally, whose sizes of unchanged chains are still right."""
+        """All chains again; ``before``: an older tally, whose sizes of unchanged chains are still right."""
         tally = cls(now)
         known = before.shares if before is not None else {}
         for record in records:

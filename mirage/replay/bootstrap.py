@@ -117,7 +117,7 @@ def expanded_tail(blocks: float, level: float) -> float:
     """Share of replicates to cut at each end of a percentile interval.
 
     A percentile interval of n independent draws is too short by sqrt((n-1)/n) and by the normal's quantile
-    where Student's belongs. Cutting Phi(-sqrt(n/(n-1)) t) instead of (1-level)/2 mends both (Hesterberg 2015,
+    where Student's belongs. Cutting Phi(-sqrt(n/(n-1)) t) instead of (1-level)/2 fixes both (Hesterberg 2015,
     "What teachers should know about the bootstrap", section 3.4); the independent draws here are the blocks.
     """
     spread = math.sqrt(blocks / (blocks - 1)) * student_quantile(0.5 + level / 2, blocks - 1)

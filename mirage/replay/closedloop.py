@@ -43,7 +43,7 @@ class Episode:
     """In the order of the plan's policies."""
     queue: tuple[QueueSample, ...]
     rejected: int
-    """Jobs of the trace that the cluster has refused."""
+    """Jobs of the trace that the cluster has rejected."""
 
 
 class Stage:
@@ -85,8 +85,8 @@ def replay(
 
     The result does not depend on ``workers`` (processes). Each time an episode is finished ``on_episode`` is told
     how many are, and of how many. Raises ``ConfigError`` for a plan that does not fit the trace,
-    ``PluginNotFound`` for an unknown policy, ``SubmissionRejected`` where the cluster refuses its job and
-    ``TraceError`` where it refuses every job of the trace.
+    ``PluginNotFound`` for an unknown policy, ``SubmissionRejected`` where the cluster rejects its job and
+    ``TraceError`` where it rejects every job of the trace.
     """
     plan.check(trace)
     for policy in plan.policies:
@@ -167,7 +167,7 @@ def _rejection_note(trace: JobTable, cluster: ClusterConfig, rejected: int) -> I
 
 
 def _arrivals_note(trace: JobTable, plan: ReplayPlan, played: list[Played]) -> tuple[str, ...]:
-    """Says when hand-overs lie beyond the trace, where the queue only empties."""
+    """Says when handovers lie beyond the trace, where the queue only empties."""
     last = int(trace.submit[-1])
     ends = [outcome.successor_start for one in played for outcome in one.outcomes]
     beyond = sum(end > last for end in ends)

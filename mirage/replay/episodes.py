@@ -1,4 +1,4 @@
-"""One episode: the same instant of the same cluster, played once by each policy."""
+"""One episode: the same time of the same cluster, played once by each policy."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ class Played:
 
     outcomes: tuple[PairOutcome, ...]
     troubles: tuple[str, ...]
-    """What went wrong on the way: predictors that failed, submissions that were refused."""
+    """What went wrong on the way: predictors that failed, submissions that were rejected."""
 
 
 def play_episode(background: Background, plan: ReplayPlan, number: int) -> tuple[Played, ...]:
-    """Each policy's hand-overs in the episode that begins now; the background is not changed.
+    """Each policy's handovers in the episode that begins now; the background is not changed.
 
-    The service's user submits the first link now and waits for it to start; from there every policy goes on
-    alone, on its own copy of the cluster. Raises ``SubmissionRejected`` where the cluster refuses such a link.
+    The service's user submits the first link now and waits for it to start; from there every policy continues
+    alone, on its own copy of the cluster. Raises ``SubmissionRejected`` where the cluster rejects such a link.
     """
     begin = background.simulation.now
     opening = background.open(plan.chain())
@@ -72,7 +72,7 @@ def _play(opening: Opening, plan: ReplayPlan, policy: str, number: int, begin: S
 def keep_alive(
     opening: Opening, chain: Chain, plan: ReplayPlan, predictor: Predictor
 ) -> tuple[ChainRecord, tuple[str, ...]]:
-    """The chain as the control loop has it with this predictor until its last hand-over, and what went wrong.
+    """The chain as the control loop has it with this predictor until its last handover, and what went wrong.
 
     The opening is used up.
     """

@@ -1,4 +1,4 @@
-"""Places for the names beside the marks of a scatter plot, so that they do not meet."""
+"""Places for the names next to the marks of a scatter plot, so that they do not meet."""
 
 from __future__ import annotations
 

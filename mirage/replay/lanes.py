@@ -55,7 +55,7 @@ class Palette:
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """Where lanes and instants are on the picture."""
+    """Where lanes and times are on the picture."""
 
     lane_top: NDArray[np.float64]
     thick: float
@@ -91,7 +91,7 @@ def _size_class(devices: int) -> str:
 
 
 def draw_lanes(outcome: Outcome, palette: Palette, last: float, alt: str) -> str:
-    """One ``<svg>``. ``last``: the instant at the right edge, so that pictures of several runs have one scale."""
+    """One ``<svg>``. ``last``: the time at the right edge, so that pictures of several runs have one scale."""
     frame = _frame(outcome.pool, float(outcome.tasks.submit.min()), last)
     drawn = _drawn(outcome, frame)
     height = frame.bottom + _BOTTOM
@@ -216,7 +216,7 @@ def _axis(frame: _Frame, last: float) -> list[str]:
 
 
 def ticks(span: float) -> list[float]:
-    """Some six to ten round instants from 0 to ``span`` (s)."""
+    """Some six to ten round times from 0 to ``span`` (s)."""
     steps: list[float] = [digit * 10.0**power for power in range(-4, 0) for digit in (1, 2, 5)]
     steps += [1, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200, 14400, 21600, 43200]
     steps += [86400 * days for days in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)]

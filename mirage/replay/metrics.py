@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     from mirage.replay.outcome import ReplayResult
 
 CLOSE_WITHIN = 30 * 60
-"""Seconds either way within which a hand-over counts as close."""
+"""Seconds either way within which a handover counts as close."""
 
 PRICES = (Weights(interruption=1.0, overlap=1.0), Weights(interruption=1.0, overlap=0.5))
 """Prices e_I and e_O at which costs are reported."""
 
 ALL = "all"
-"""Name of the whole, beside the load classes."""
+"""Name of the whole, next to the load classes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Mean cost of a hand-over in hours of interruption, one hour of overlap costing ``overlap_weight``."""
+    """Mean cost of a handover in hours of interruption, one hour of overlap costing ``overlap_weight``."""
 
     overlap_weight: float
     hours: Estimate
@@ -198,7 +198,7 @@ def _measure_policy(sample: _Sample, policy: str, load: str) -> PolicyMetrics:
 
 
 def _costs(x: Ints, weights: Weights) -> Floats:
-    """What each hand-over costs, in hours of interruption."""
+    """What each handover costs, in hours of interruption."""
     outcomes = (Outcome(predecessor_end=0, successor_start=gap) for gap in x.tolist())
     return np.array([-objective(outcome, weights) / 3_600 for outcome in outcomes])
 

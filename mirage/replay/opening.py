@@ -1,4 +1,4 @@
-"""How every episode begins: the trace's own cluster up to an instant, then the service's first link on a copy."""
+"""How every episode begins: the trace's own cluster up to a time, then the service's first link on a copy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PATIENCE = 30 * 86_400
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """The instant at which the first link has just started."""
+    """The time at which the first link has just started."""
 
     cluster: SimulatedCluster
     windows: QueueWindows
@@ -54,7 +54,7 @@ class Background:
         """The chain's first link submitted now on a copy, which is then run until that link starts.
 
         ``None`` where it would wait longer than ``PATIENCE``. Raises ``SubmissionRejected`` where the cluster
-        refuses the link.
+        rejects the link.
         """
         opening = Opening(SimulatedCluster(self.simulation.copy(results=True)), self._windows.copy())
         cluster, request = opening.cluster, chain.link_request(1)

@@ -28,14 +28,14 @@ class Foresight(Protocol):
     """Runs the future once for each submission time."""
 
     def start_times(self, request: JobRequest, submit_times: Int64) -> Int64:
-        """When the job would start if submitted at each of these instants (ascending, not before now)."""
+        """When the job would start if submitted at each of these times (ascending, not before now)."""
 
 
 class Oracle:
     """The floor for policies that submit once, before the predecessor's end: best of a grid, pair by pair.
 
     Not a bound in the strict sense: between grid points a start may be luckier, and a longer chain is taken
-    one hand-over at a time.
+    one handover at a time.
     """
 
     name = "oracle"

@@ -18,9 +18,9 @@ Int64 = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class PairOutcome:
-    """One hand-over: a predecessor, its successor, and when the policy submitted the successor.
+    """One handover: a predecessor, its successor, and when the policy submitted the successor.
 
-    Instants are seconds as in the trace.
+    Times are seconds as in the trace.
     """
 
     policy: str
@@ -40,7 +40,7 @@ class PairOutcome:
 
     @property
     def outcome(self) -> Outcome:
-        """The hand-over as the objective sees it."""
+        """The handover as the objective sees it."""
         return Outcome(self.predecessor_end, self.successor_start)
 
     @property
@@ -61,7 +61,7 @@ class PairOutcome:
 
 @dataclass(frozen=True, slots=True)
 class QueueHistory:
-    """The simulated queue over time, as columns of equal length; sampled at regular instants."""
+    """The simulated queue over time, as columns of equal length; sampled at regular times."""
 
     time: Int64
     """Seconds, ascending."""
@@ -75,7 +75,7 @@ class QueueHistory:
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """A whole replay: what was played, and every hand-over."""
+    """A whole replay: what was played, and every handover."""
 
     trace: str
     """Name of the trace as the user gave it."""
@@ -90,7 +90,7 @@ class ReplayResult:
     outcomes: tuple[PairOutcome, ...]
     queue: QueueHistory
     rejected_jobs: int
-    """Jobs of the trace that the simulated cluster refused."""
+    """Jobs of the trace that the simulated cluster rejected."""
     seed: int
     start: Seconds
     """First episode."""
@@ -108,7 +108,7 @@ class ReplayResult:
     """What the reader must know, in sentences (predictors that failed, episodes that did not finish)."""
 
     def to_json(self) -> dict[str, object]:
-        """The whole record as values for ``json.dumps``: seconds throughout, x spelt out for each pair."""
+        """The whole record as values for ``json.dumps``: seconds throughout, x written out for each pair."""
         scalars = {name: getattr(self, name) for name in _SCALARS}
         return scalars | {
             "policies": list(self.policies),

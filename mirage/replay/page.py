@@ -138,7 +138,7 @@ def _sections(metrics: ReplayMetrics, styles: Sequence[PolicyStyle]) -> tuple[Se
 def _section(rows: Sequence[PolicyMetrics], load: str, styles: Sequence[PolicyStyle]) -> Section:
     longest = max((max(row.overlap_mean.value, row.interruption_mean.value) for row in rows), default=0.0)
     scale = 100 / longest if longest > 0 else 0.0
-    title = "All hand-overs" if load == ALL else f"{load.capitalize()} load"
+    title = "All handovers" if load == ALL else f"{load.capitalize()} load"
     return Section(
         title=f"{title} ({rows[0].pairs:,})",
         rows=tuple(
@@ -213,8 +213,8 @@ def _distribution(
     )
     name = str(load or ALL)
     return Picture(
-        title=f"{name.capitalize()} load" if load else "All hand-overs",
-        caption=plural(int(rows.sum()), "hand-over"),
+        title=f"{name.capitalize()} load" if load else "All handovers",
+        caption=plural(int(rows.sum()), "handover"),
         svg=plot_distribution(
             f"cdf-{name}", f"Cumulative distribution of x, {name}. Medians: {medians}.", styles, values
         ),
@@ -243,7 +243,7 @@ def _trade(metrics: ReplayMetrics, styles: Sequence[PolicyStyle]) -> Picture:
     )
     return Picture(
         title="Interruption against overlap",
-        caption="Means over all hand-overs, with intervals. Policies on one diagonal have the same mean |x|; "
+        caption="Means over all handovers, with intervals. Policies on one diagonal have the same mean |x|; "
         "nearer to the corner is better.",
         svg=plot_trade("trade", f"Mean overlap and mean interruption: {points}.", styles, rows),
     )
@@ -263,7 +263,7 @@ def _settings(result: ReplayResult, metrics: ReplayMetrics) -> tuple[tuple[str, 
         ("Load of the episodes", classes or "not classed: the reactive policy was not replayed"),
         ("Between decisions", duration(result.tick)),
         ("Price of overlap that policies were told", f"{result.overlap_price:g} per hour of interruption"),
-        ("Jobs that the cluster refused", f"{result.rejected_jobs:,}"),
+        ("Jobs that the cluster rejected", f"{result.rejected_jobs:,}"),
         ("Seed", str(result.seed)),
         ("Intervals", describe_intervals(metrics)),
     )

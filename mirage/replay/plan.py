@@ -59,7 +59,7 @@ class ReplayPlan:
             if getattr(self, name) <= 0:
                 raise ConfigError(f"--{name}", f"must be positive, not {getattr(self, name)}")
         if self.links < 2:
-            raise ConfigError("--links", f"a hand-over needs two links, not {self.links}")
+            raise ConfigError("--links", f"a handover needs two links, not {self.links}")
         if self.end < self.start:
             raise ConfigError("--end", f"{spell_instant(self.end)} is before --start")
         if (self.end - self.start) // self.every >= MOST_EPISODES:

@@ -116,7 +116,7 @@ def plot_timeline(
 
 
 def _window(chains: Sequence[Sequence[PairOutcome]], zero: int) -> tuple[float, float]:
-    """Hours to show: every hand-over with its submission, but no more of the first link than that needs."""
+    """Hours to show: every handover with its submission, but no more of the first link than that needs."""
     pairs = [pair for chain in chains for pair in chain]
     first = min(min(pair.successor_submit, pair.successor_start) for pair in pairs)
     last = max(max(pair.successor_start, pair.predecessor_end) for pair in pairs)
@@ -184,7 +184,7 @@ def _span(values: Floats) -> tuple[float, float]:
 
 
 def _scale_hours(axes: Axes, left: float, right: float) -> None:
-    """Linear within an hour of zero, logarithmic beyond: hand-overs are judged near zero, tails are long."""
+    """Linear within an hour of zero, logarithmic beyond: handovers are judged near zero, tails are long."""
     axes.set_xscale("symlog", linthresh=1, linscale=0.6)
     axes.set_xlim(left, right)
     sides = {sign * hours for hours in _HOUR_TICKS for sign in (-1, 1)}

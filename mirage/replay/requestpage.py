@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mirage.replay.plots import PolicyStyle
 
 _PIECES = 60
-"""So many pieces of the median length are drawn beside each other: shorter ones could not be told apart."""
+"""So many pieces of the median length are drawn next to each other: shorter ones could not be told apart."""
 
 
 @dataclass(frozen=True, slots=True)

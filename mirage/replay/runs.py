@@ -1,4 +1,4 @@
-"""Replays that people ask a daemon for: one at a time, in a process of least priority, kept in a folder."""
+"""Replays that people ask a daemon for: one at a time, in a process of least priority, kept in a directory."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ class Wish:
     """What is to be replayed; texts as ``mirage replay`` takes them."""
 
     trace: str
-    """A file of the folder that is offered, or ``generated:PRESET:SEED``."""
+    """A file of the directory that is offered, or ``generated:PRESET:SEED``."""
     cluster: str
-    """A file of that folder, or a preset; empty: the daemon's own cluster."""
+    """A file of that directory, or a preset; empty: the daemon's own cluster."""
     predictors: tuple[str, ...]
     nodes: int
     limit: Seconds
@@ -105,7 +105,7 @@ class Run:
 _STORED = reader_of(Run)
 
 Command = Callable[[Wish, Path], Sequence[str]]
-"""The command that plays a wish in a folder, but for the files that it is to write."""
+"""The command that plays a wish in a directory, but for the files that it is to write."""
 
 
 class ReplayRuns:
@@ -205,7 +205,7 @@ class ReplayRuns:
             if run is None:
                 return
             if run.state is RunState.RUNNING:
-                self._unwanted.add(run_id)  # its folder goes when it has ended
+                self._unwanted.add(run_id)  # its directory goes when it has ended
             else:
                 shutil.rmtree(self._folder / run_id, ignore_errors=True)
 
@@ -251,7 +251,7 @@ class ReplayRuns:
         try:
             self._play(run)
         except Exception:
-            _log.exception("replay %s: a fault of this program, please report it", run.run_id)
+            _log.exception("replay %s: a fault of this program, report it", run.run_id)
             problem = "internal error (bug in Mirage); the daemon's log has the traceback"
             self._change(replace(run, state=RunState.FAILED, ended=self._now(), problem=problem))
 

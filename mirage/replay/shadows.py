@@ -1,8 +1,10 @@
-"""How predictors in shadow would have done: their forecasts against real starts, their hand-overs by an estimate.
+"""How predictors in shadow would have done: their forecasts against real starts, their handovers by an estimate.
 
-What a shadow foresaw as the link was really submitted is compared with the link's real start. When it would itself
-have submitted is known up to that instant: the first time that it said so. One that had not said so by then is
-taken to submit when the wait that it last foresaw is what is left to the predecessor. When such a submission would
+What a shadow predicted as the link was really submitted is compared with the link's real start. When it would
+itself
+have submitted is known up to that time: the first time that it said so. One that had not said so by then is
+taken to submit when the wait that it last predicted is what is left to the predecessor. When such a submission
+would
 have started nobody knows; estimated is the median wait of the jobs of the same class of partition, size and limit
 that were submitted nearest to it. The predictor in charge is judged by the same estimate, so that its faults are
 shared.
@@ -43,7 +45,7 @@ _SAME_CYCLE: Seconds = 600
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """One hand-over that is complete, with what was predicted before its link was submitted."""
+    """One handover that is complete, with what was predicted before its link was submitted."""
 
     partition: str
     nodes: int
@@ -84,7 +86,7 @@ def _class(values: Int64, bounds: tuple[int, ...]) -> Int64:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One predictor at one hand-over; ``None`` where it cannot be told."""
+    """One predictor at one handover; ``None`` where it cannot be told."""
 
     predictor: str
     in_charge: bool
@@ -97,7 +99,7 @@ class Judged:
 
 
 def judge(watched: Watched, waits: RecentWaits) -> tuple[Judged, ...]:
-    """Every predictor that was asked before the submission; ``waits`` are those of the hand-over's partition."""
+    """Every predictor that was asked before the submission; ``waits`` are those of the handover's partition."""
     alike = Waited.like(waits, watched.nodes, watched.limit)
     charge = {entry.predictor for entry in watched.entries if entry.kind is EntryKind.DECISION}
     names = dict.fromkeys(entry.predictor for entry in watched.entries)
@@ -143,40 +145,40 @@ class Calibrated:
 
     level: float
     share: float
-    """Of real starts no later than foreseen at the level; as much as the level is right."""
+    """Of real starts no later than predicted at the level; as much as the level is right."""
     forecasts: int
     """That gave this level."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A predictor over all hand-overs; hours, ``nan`` where nothing is known."""
+    """A predictor over all handovers; hours, ``nan`` where nothing is known."""
 
     predictor: str
     in_charge: bool
-    """Of at least one of the hand-overs."""
+    """Of at least one of the handovers."""
     forecasts: int
     error: float
-    """Median of real start less foreseen median."""
+    """Median of real start less predicted median."""
     absolute_error: float
     pinball: float
-    """Mean over levels and hand-overs (Koenker & Bassett, Econometrica 46, 1978); a point has its median alone."""
+    """Mean over levels and handovers (Koenker & Bassett, Econometrica 46, 1978); a point has its median alone."""
     coverage: float
     """Share of real starts within P10 to P90, of forecasts that give both."""
     handovers: int
-    """Those with an estimate of its own hand-over."""
+    """Those with an estimate of its own handover."""
     interruption: float
     overlap: float
     cost: float
-    """Estimated, in weighted hours a hand-over."""
+    """Estimated, in weighted hours a handover."""
     gain: float
-    """By how much it is less than that of the predictor in charge, on the same hand-overs."""
+    """By how much it is less than that of the predictor in charge, on the same handovers."""
     gain_error: float
     """Standard error of the gain."""
     calibration: tuple[Calibrated, ...] = ()
     """At every level that a forecast gave, ascending."""
     partition: str = ""
-    """Of whose hand-overs; empty: of all, or of those of which it is not known."""
+    """Of whose handovers; empty: of all, or of those of which it is not known."""
 
 
 def compared(judged: Iterable[tuple[Judged, ...]], weights: Weights) -> tuple[Measured, ...]:
@@ -223,7 +225,7 @@ def _calibration(foreseen: Iterable[tuple[WaitForecast, Seconds]]) -> tuple[Cali
 
 
 def _gain(name: str, judged: tuple[Judged, ...], weights: Weights) -> float | None:
-    """In one hand-over; ``None`` where there is nothing to compare."""
+    """In one handover; ``None`` where there is nothing to compare."""
     own = next((one.would_be for one in judged if one.predictor == name), None)
     charge = next((one.would_be for one in judged if one.in_charge), None)
     if own is None or charge is None:

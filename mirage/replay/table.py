@@ -35,7 +35,7 @@ def replay_table(metrics: ReplayMetrics, width: int = FULL_WIDTH) -> Table:
 
 
 def _add_section(table: Table, rows: tuple[PolicyMetrics, ...], load: str, columns: tuple[Column, ...]) -> None:
-    """A line that names the class and its number of hand-overs, then the policies."""
+    """A line that names the class and its number of handovers, then the policies."""
     table.add_row(Text(f"{load} ({rows[0].pairs if rows else 0:,})", style="bold"))
     for row in rows:
         cells = (column.cell(row) for column in columns)

@@ -1,4 +1,4 @@
-"""Hand-overs as a daemon's store has them, with what every predictor said before."""
+"""Handovers as a daemon's store has them, with what every predictor said before."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SPAN: Seconds = 30 * 86_400
 
 @dataclass(frozen=True, slots=True)
 class JudgedHandover:
-    """What each predictor was worth at one hand-over, and of what class its links are."""
+    """What each predictor was worth at one handover, and of what class its links are."""
 
     partition: str
     """Where its successor ran; empty: that is not known."""
@@ -44,7 +44,7 @@ class JudgedHandover:
 
 
 def shadow_results(store: Store, weights: Weights, since: Seconds) -> tuple[Measured, ...]:
-    """Every predictor over each partition's hand-overs since then. Raises ``StoreUnavailable``."""
+    """Every predictor over each partition's handovers since then. Raises ``StoreUnavailable``."""
     return compared_by_partition(tuple(judged_handovers(store, since)), weights)
 
 
@@ -60,7 +60,7 @@ def compared_by_partition(handovers: Sequence[JudgedHandover], weights: Weights)
 def judged_handovers(
     store: Store, since: Seconds, latest: int = _EVERY, entries: int = _EVERY
 ) -> Iterator[JudgedHandover]:
-    """The hand-overs since then of which something was foreseen. Raises ``StoreUnavailable``.
+    """The handovers since then of which something was predicted. Raises ``StoreUnavailable``.
 
     Only the ``latest`` of them, and of each no more than its last so many ``entries``: these have the forecasts as
     the link was submitted, but do not tell when a shadow first said submit.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 UNDETERMINED = "\N{EN DASH}"
 MINUS = "\N{MINUS SIGN}"
 CALENDAR_FROM = 10 * 365 * 86_400
-"""Instants above this are calendar time; below, the trace has its own zero."""
+"""Times above this are calendar time; below, the trace has its own zero."""
 
 DEFINITIONS = (
     ("x", "start of the successor minus end of the predecessor"),
@@ -83,7 +83,7 @@ def duration(seconds: int) -> str:
 
 
 def instant(time: int) -> str:
-    """A calendar instant (UTC), or the day counted from the trace's own zero."""
+    """A calendar time (UTC), or the day counted from the trace's own zero."""
     if time <= CALENDAR_FROM:
         return f"day {time / 86_400:.1f}"
     return f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M}"
@@ -126,16 +126,16 @@ def _best_sentence(metrics: ReplayMetrics, best: PolicyMetrics) -> str:
     suffered = f"{hours(best.interruption_mean.value)} h of interruption"
     own = f"{suffered} and {hours(best.overlap_mean.value)} h of overlap"
     if best.reduction is None:
-        return f"{best.policy} came closest to a seamless hand-over: {own} on average."
+        return f"{best.policy} came closest to a seamless handover: {own} on average."
     base = metrics.row(REACTIVE)
     against = f"{hours(base.interruption_mean.value)} h of interruption under reactive submission"
     if best.distance_mean.value >= base.distance_mean.value:
         return (
-            f"No policy came closer to a seamless hand-over than reactive submission, which was interrupted "
+            f"No policy came closer to a seamless handover than reactive submission, which was interrupted "
             f"{hours(base.interruption_mean.value)} h on average; the next, {best.policy}, had {own}."
         )
     change = _change(metrics, best.reduction)
-    return f"{best.policy} came closest to a seamless hand-over: {own} on average, against {against}. {change}"
+    return f"{best.policy} came closest to a seamless handover: {own} on average, against {against}. {change}"
 
 
 def _change(metrics: ReplayMetrics, reduction: Estimate) -> str:

@@ -38,7 +38,7 @@ Table = NDArray[np.void]
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """What a trace brings: rows by submission, and what was refused."""
+    """What a trace brings: rows by submission, and what was rejected."""
 
     jobs: Table
     needs: Int64

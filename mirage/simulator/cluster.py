@@ -20,9 +20,9 @@ class Scheduling(StrEnum):
     SLURM = "slurm"
     """Multifactor priority, main loop and backfill on nodes, as slurmctld does."""
     EASY = "easy"
-    """One pool of processors, first come first served with EASY backfill, as in the literature."""
+    """One pool of CPUs, first come first served with EASY backfill, as in the literature."""
     FIFO = "fifo"
-    """One pool of processors, first come first served, no backfill."""
+    """One pool of CPUs, first come first served, no backfill."""
 
 
 class FairShare(StrEnum):
@@ -223,7 +223,7 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class NodeEvent:
-    """A change of nodes' state at an instant."""
+    """A change of nodes' state at a time."""
 
     time: Seconds
     nodes: tuple[str, ...]

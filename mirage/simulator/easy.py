@@ -1,4 +1,4 @@
-"""EASY and FIFO on one pool of processors, for comparison with the literature.
+"""EASY and FIFO on one pool of CPUs, for comparison with the literature.
 
 The convention is in ``mirage.simulator.kernel.pool``.
 """
@@ -29,7 +29,7 @@ class PoolFigures:
 def simulate_pool(
     submit: Int64, runtime: Int64, request: Int64, procs: Int64, capacity: int, backfill: bool = True
 ) -> Int64:
-    """Start of each job (s); ``ABSENT`` for jobs that ask for no processor or for more than ``capacity``.
+    """Start of each job (s); ``ABSENT`` for jobs that ask for no CPU or for more than ``capacity``.
 
     All columns have one entry a job. A request <= 0 is taken as the run time; the run time is capped at the
     request.
@@ -41,7 +41,7 @@ def simulate_pool(
 
 
 def pool_jobs(submit: Int64, runtime: Int64, request: Int64, procs: Int64, capacity: int) -> tuple[Int64, Int64]:
-    """The possible jobs in order of submission, as rows of (submit, runtime, request, processors), and whose."""
+    """The possible jobs in order of submission, as rows of (submit, runtime, request, CPUs), and whose."""
     runs, requests = _capped(np.asarray(runtime, dtype=np.int64), np.asarray(request, dtype=np.int64))
     possible = np.flatnonzero((np.asarray(procs) > 0) & (np.asarray(procs) <= capacity))
     order = possible[np.argsort(np.asarray(submit)[possible], kind="stable")]

@@ -223,7 +223,7 @@ class JobCeiling:
     """(resource column, most, reason)."""
 
     def refusal(self, limit: int, total: Int64) -> str:
-        """Slurm's reason for refusing a job with this limit and these totals; "" if nothing stands against it."""
+        """Slurm's reason for rejecting a job with this limit and these totals; "" if nothing stands against it."""
         for most, reason in self.walls:
             if limit > most:
                 return reason

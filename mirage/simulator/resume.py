@@ -64,7 +64,7 @@ class Coming:
 
 
 class Resumption:
-    """Resumes one cluster again and again; what its configuration says is worked out once."""
+    """Resumes one cluster repeatedly; what its configuration says is worked out once."""
 
     def __init__(self, cluster: ClusterConfig) -> None:
         self._fair_share = cluster.priority.fair_share
@@ -74,7 +74,7 @@ class Resumption:
         self._users: dict[str, int] = {}
 
     def coming(self, table: JobTable) -> Coming:
-        """The jobs of a table as arrivals; those that the cluster would refuse are left out."""
+        """The jobs of a table as arrivals; those that the cluster would reject are left out."""
         found = encode_trace(self._model, self._accounts, replace(table, user=self._known(table.user)))
         rows = found.jobs["row"].copy()
         found.jobs["row"] = found.jobs["id"] = ABSENT
@@ -89,7 +89,7 @@ class Resumption:
         """The cluster as ``snapshot`` shows it, with ``request`` to be submitted.
 
         ``fair_share``: the factor of the request's owner; where it is not known the request gets what waiting
-        jobs show. Raises ``SubmissionRejected`` where the cluster would refuse the request.
+        jobs show. Raises ``SubmissionRejected`` where the cluster would reject the request.
         """
         registry = Registry(self._accounts, self._users)
         candidate = registry.encode(self._model, request)
@@ -147,7 +147,7 @@ class Resumption:
     def _taken(self, snapshot: Snapshot, columns: JobColumns) -> dict[str, Any]:
         """What the jobs take of nodes that may be shared: whole nodes where that is not known.
 
-        Nothing beyond what nodes have as configured: the job would be refused here, and its nodes count as idle.
+        Nothing beyond what nodes have as configured: the job would be rejected here, and its nodes count as idle.
         """
         labels, nodes = snapshot.labels, np.maximum(columns.nodes, 1)
         at = labels.rows_of(columns.job_id)
@@ -253,7 +253,7 @@ class Resumption:
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """A cluster at the instant of a snapshot."""
+    """A cluster at the time of a snapshot."""
 
     model: Model
     accounts: Accounts
@@ -262,7 +262,7 @@ class Resumed:
     candidate: Candidate
     slots: Int64
     rows: Int64
-    """Which of the snapshot's jobs, running ones first, are there; the cluster would refuse the others."""
+    """Which of the snapshot's jobs, running ones first, are there; the cluster would reject the others."""
     shares: Shares
 
     def shared(self, coming: Coming) -> Coming:
@@ -297,7 +297,7 @@ class Futures:
     def starts(self, runtimes: Int64, cancels: Int64, coming: Coming, times: Int64, until: int) -> Int64:
         """When the request would start if submitted at each of ``times`` (ascending, from now on), in one future.
 
-        ``runtimes``, ``cancels``: by row of ``Resumed.rows``, seconds in all and the instant at which a job still
+        ``runtimes``, ``cancels``: by row of ``Resumed.rows``, seconds in all and the time at which a job still
         waiting is cancelled (``NEVER``: not). ``coming``: arrivals in order of submission. ``NEVER`` where the
         request has not started at ``until``.
         """

@@ -45,7 +45,7 @@ class Schedule:
     table: JobTable
     figures: ScheduleFigures
     rejected: dict[str, int]
-    """Jobs that the cluster would have refused, by Slurm's reason."""
+    """Jobs that the cluster would have rejected, by Slurm's reason."""
     notes: tuple[str, ...]
 
 
@@ -79,7 +79,7 @@ def _simulate_slurm(table: JobTable, cluster: ClusterConfig) -> Schedule:
 
 def _simulate_pool(table: JobTable, cluster: ClusterConfig, backfill: bool) -> Schedule:
     if (table.cpus <= 0).all():
-        raise ConfigError(table.source, "a pool of processors needs the jobs' processors; the trace has none")
+        raise ConfigError(table.source, "a pool of CPUs needs the jobs' CPUs; the trace has none")
     limit = np.where(table.limit > 0, table.limit, 0)
     ran = table.start != ABSENT
     jobs = table.take(ran)
@@ -89,7 +89,7 @@ def _simulate_pool(table: JobTable, cluster: ClusterConfig, backfill: bool) -> S
     end = np.where(start == ABSENT, ABSENT, start + np.minimum(jobs.runtime, wanted))
     too_wide = int((start == ABSENT).sum())
     if too_wide == len(jobs):
-        problem = f"none of {len(table):,} jobs ran and fits into {cluster.cpu_count:,} processors"
+        problem = f"none of {len(table):,} jobs ran and fits into {cluster.cpu_count:,} CPUs"
         raise TraceError(
             table.source, 0, "", f"{problem}; choose --processors or a cluster file that fits the trace"
         )

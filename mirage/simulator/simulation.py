@@ -63,7 +63,7 @@ class Simulation:
         accounts = Accounts.of(cluster, model.resources)
         arrivals = no_arrivals(model) if jobs is None else encode_trace(model, accounts, jobs)
         self.rejected = arrivals.rejected
-        """Trace jobs refused before submission, by Slurm's reason."""
+        """Trace jobs rejected before submission, by Slurm's reason."""
         self.notes = arrivals.notes
         self._requests: list[JobRequest] = []
         self._trace = jobs if jobs is not None else job_table(0)
@@ -309,7 +309,7 @@ class Simulation:
     def estimate_start(self, request: JobRequest) -> int:
         """When Slurm's plan would start the job if submitted now; ``ABSENT`` if not within its window.
 
-        Raises ``SubmissionRejected`` for a job that the cluster would refuse.
+        Raises ``SubmissionRejected`` for a job that the cluster would reject.
         """
         state = self._state
         candidate = state.registry.encode(state.model, request)
@@ -337,7 +337,7 @@ class Simulation:
         """When the job would start if submitted at each of ``submit_times`` (ascending, not before now).
 
         Each is a run of its own from here with the same arrivals; ``NEVER`` where it would not start within
-        ``horizon`` seconds or its limits refuse it. This simulation does not change.
+        ``horizon`` seconds or its limits reject it. This simulation does not change.
         """
         state = self._state.copy(results=False)
         candidate = state.registry.encode(state.model, request)

@@ -87,7 +87,7 @@ class State:
     # Room
 
     def grow(self) -> None:
-        """Make room for at least what the next instant may bring."""
+        """Make room for at least what the next time may bring."""
         coming = self.fixed.arrivals["submit"][int(self.world.sim["next_arrival"][0]) :]
         arriving = int(np.searchsorted(coming, self.now, side="right"))
         self.make_room(2 * len(self.world.jobs) + arriving)
@@ -125,7 +125,7 @@ class State:
             self.scratch = self._new_scratch(slots)
 
     def extend(self) -> None:
-        """Add rows for users, arrays and limits that the registry has learnt since the tables were made."""
+        """Add rows for users, arrays and limits that the registry has learned since the tables were made."""
         world, accounts = self.world, self.registry.accounts
         if len(accounts.groups) > len(world.groups):
             new = accounts.group_rows(len(world.groups))

@@ -29,7 +29,7 @@ _EVER = "90days"
 CANCELLED_BY_UNKNOWN = "cancelled by an unknown user"
 """Reason of such a run, which the cluster has lost, or which was cancelled before slurmctld was started again."""
 NO_NODES = ("None assigned", "")
-"""A job that never ran has its end, or the instant of its refusal, as start."""
+"""A job that never ran has its end, or the time of its rejection, as start."""
 NO_TIME = ("Unknown", "None", "N/A", "")
 
 

@@ -1,4 +1,4 @@
-"""Instants as ``sbatch --begin`` takes them (man sbatch), in the local time zone."""
+"""Times as ``sbatch --begin`` takes them (man sbatch), in the local time zone."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def parse_begin(text: str, now: Seconds) -> Seconds:
     try:
         return _absolute(lowered, datetime.fromtimestamp(now).astimezone())
     except (ValueError, OverflowError):
-        problem = "expected an instant such as now+2hours, 2026-12-24T18:00:00, 18:00, tomorrow or noon"
+        problem = "expected a time such as now+2hours, 2026-12-24T18:00:00, 18:00, tomorrow or noon"
         raise BadSpelling(text, problem) from None
 
 

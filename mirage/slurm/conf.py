@@ -3,7 +3,7 @@ r"""The text of slurm.conf, gres.conf and their like: settings and records, no m
 The syntax is that of Slurm's own parser (man slurm.conf; src/common/parse_config.c):
 
 - ``Key=Value`` pairs, several to a line; keys are case-insensitive; a value is a word or ``"quoted"``.
-- ``#`` starts a comment unless written ``\#``; a line that ends in ``\``, or an odd number of them, goes on in the
+- ``#`` starts a comment except as ``\#``; a line that ends in ``\``, or an odd number of them, continues in the
   next.
 - A line whose first key is NodeName, PartitionName, DownNodes, NodeSet, FrontendName or (gres.conf) Name
   is a record: all its pairs belong together. Every other pair is a setting of its own; the last one wins.
@@ -33,7 +33,7 @@ _COMMENT = re.compile(r"(?<!\\)#.*$")
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One ``Key=Value`` pair and where it stands; ``key`` is spelled as in the file."""
+    """One ``Key=Value`` pair and where it stands; ``key`` is written as in the file."""
 
     key: str
     value: str
@@ -145,7 +145,7 @@ def _parse_into(
 
 def _fetch(path: str, where: str, include: Include | None, depth: int) -> tuple[str, str]:
     if include is None:
-        raise ConfigError(where, f"Include {path}: nothing can be included into a text without a folder")
+        raise ConfigError(where, f"Include {path}: nothing can be included into a text without a directory")
     if depth >= MAX_INCLUDE_DEPTH:
         problem = f"Include {path}: more than {MAX_INCLUDE_DEPTH} levels deep; does a file include itself?"
         raise ConfigError(where, problem)
@@ -159,7 +159,7 @@ def _logical_lines(text: str) -> list[tuple[int, str]]:
     for number, raw in enumerate(re.split(r"\r\n|\r|\n", text), start=1):
         bare = _COMMENT.sub("", raw).rstrip()
         first = first or number
-        if (len(bare) - len(bare.rstrip("\\"))) % 2:  # joined as they are, so that a value may go on
+        if (len(bare) - len(bare.rstrip("\\"))) % 2:  # joined as they are, so that a value may continue
             pending += bare[:-1]
             continue
         whole = (pending + bare).replace(r"\#", "#")

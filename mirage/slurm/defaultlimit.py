@@ -14,7 +14,7 @@ _FIELD = re.compile(r"(\w+)=(\S*)")
 def read_default_limit(text: str, partition: str) -> Seconds:
     """DefaultTime, or MaxTime where there is none, of ``partition``; empty: of the default one.
 
-    Of several partitions (commas between) the shortest counts: the job may start in any. Raises ``BadSpelling``
+    Of several partitions (comma-separated) the shortest counts: the job may start in any. Raises ``BadSpelling``
     where the partition is not in ``text``.
     """
     known = [dict(_FIELD.findall(line)) for line in text.splitlines() if line.startswith("PartitionName=")]

@@ -81,7 +81,7 @@ def spell(seconds: Seconds) -> str:
 def parse_human(text: str) -> Seconds:
     """What people type: ``48h``, ``90s``, ``1d12h``, ``1.5 h``; also Slurm's forms with ``:`` or ``-``.
 
-    A bare number is refused, since Slurm would read minutes where most people mean hours or seconds; but 0 is 0.
+    A bare number is rejected, since Slurm would read minutes where most people mean hours or seconds; but 0 is 0.
     UNLIMITED is none: most durations have an end. Fractions are rounded to whole seconds. Raises ``BadSpelling``.
     """
     return round(_typed(text, _SECONDS_OF, _SUCH_AS))

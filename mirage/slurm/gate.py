@@ -108,7 +108,7 @@ class Gate:
     limit: Seconds = ABSENT
     """That job's time limit as far as is known; with any other one the job may have been warned."""
     alone: bool = False
-    """Whether nothing may run beside that job: then the link waits until it is over."""
+    """Whether nothing may run next to that job: then the link waits until it is over."""
     bound: bool = False
     """Whether its nodes alone keep the link back: then it waits also where Slurm does not answer.
 

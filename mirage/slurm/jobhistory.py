@@ -42,7 +42,7 @@ _NONE_READ: Amounts = (("", UNREADABLE),)
 
 
 def history_arguments(start: int, end: int) -> list[str]:
-    """Arguments of ``sacct`` for the jobs in the queue between two instants (epoch seconds), each run of them."""
+    """Arguments of ``sacct`` for the jobs in the queue between two times (epoch seconds), each run of them."""
     window = [f"--starttime=uts{start}", f"--endtime=uts{end}"]
     return [*plain(FIELDS), "--allusers", "--duplicates", *window]
 
@@ -59,7 +59,7 @@ def read_history(text: str, mark: str) -> tuple[JobTable, int]:
 
 
 def history_of(cells: Mapping[str, Sequence[str]], source: str) -> tuple[JobTable, int]:
-    """As ``read_history``, of columns by their names that are spelled as ``sacct`` does."""
+    """As ``read_history``, of columns by their names that are written as ``sacct`` does."""
     count = len(cells["JobIDRaw"])
     read = _numbers(cells)
     tres = _tres(cells)
@@ -89,7 +89,7 @@ def history_of(cells: Mapping[str, Sequence[str]], source: str) -> tuple[JobTabl
 
 
 def _in_order(read: dict[str, Int64]) -> Any:
-    """A clock set back, or a record that slurmdbd mended, gives ends before starts."""
+    """A clock set back, or a record that slurmdbd fixed, gives ends before starts."""
     started = (read["start"] == ABSENT) | (read["start"] >= read["submit"])
     return started & ((read["end"] == ABSENT) | (read["end"] >= np.maximum(read["start"], read["submit"])))
 

@@ -29,7 +29,7 @@ REFUSED = {
     "wait": "a chain outlives the command line: watch it with mirage chains",
     "test-only": "use --dry-run",
     "dependency": "every link would carry it: submit when that job has ended, or use --begin",
-    "deadline": "every link would carry the same instant: bound the chain with --total-time or --links",
+    "deadline": "every link would carry the same time: bound the chain with --total-time or --links",
     "clusters": "a chain stays on the cluster of its daemon",
     "cluster-constraint": "a chain stays on the cluster of its daemon",
     "uid": "links are submitted in your own name",
@@ -55,7 +55,7 @@ _SAID = {
     "memory_mb_per_node": ("mem-per-cpu", "mem-per-gpu"),
 }
 _GRES = "gres"
-"""Passed on as it was given beside an option for GPUs: ``sbatch`` judges what both say."""
+"""Passed on as it was given next to an option for GPUs: ``sbatch`` judges what both say."""
 _OWN_VARIABLES = "MIRAGE_CHAIN_ID,MIRAGE_LINK,MIRAGE_PREV_JOBID,MIRAGE_HANDOVER_FILE,MIRAGE_TASKS_STATE"
 
 _COUNT = re.compile(r"([0-9]{1,9})([kKmM]?)")
@@ -129,7 +129,7 @@ def read_request(sources: Sources, around: Surroundings, script: str) -> tuple[J
 
 
 def said_by_options(request: JobRequest) -> frozenset[str]:
-    """Fields of ``request`` that its batch options say, perhaps in other words: not to be rendered once more."""
+    """Fields of ``request`` that its batch options say, perhaps in other words: not to be rendered again."""
     if request.batch is None:
         return frozenset()
     named = {option.removeprefix("--").partition("=")[0] for option in request.batch.options}

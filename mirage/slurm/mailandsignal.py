@@ -42,6 +42,6 @@ def read_signal(text: str) -> tuple[WarnSignal, bool]:
 
 
 def check_mail_type(text: str) -> None:
-    """Raise ``BadSpelling`` where Slurm knows no word of it; ``sbatch`` ignores others beside a known one."""
+    """Raise ``BadSpelling`` where Slurm knows no word of it; ``sbatch`` ignores others next to a known one."""
     if not set(text.upper().split(",")) & set(_MAIL_TYPES):
         raise BadSpelling(text, f"expected {', '.join(_MAIL_TYPES)}; comma-separated")

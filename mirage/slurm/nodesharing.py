@@ -1,4 +1,4 @@
-"""Whether a second job like a running one fits beside it on its nodes, by what ``scontrol show`` says."""
+"""Whether a second job like a running one fits next to it on its nodes, by what ``scontrol show`` says."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def has_whole_nodes(job: str) -> bool:
 
 
 def why_shared(job: str, nodes: str, *, spreads: bool = False) -> str:
-    """Why a second such job may fit beside it; empty: what both need is more than the nodes have.
+    """Why a second such job may fit next to it; empty: what both need is more than the nodes have.
 
     ``job``, ``nodes``: the answers of ``scontrol --oneliner show``. One that ``spreads`` may take what is free of
     these nodes, and the rest of others: it is kept off full ones alone.

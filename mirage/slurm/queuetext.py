@@ -2,7 +2,7 @@
 
 A pending array is one record to Slurm, printed once (``123_[5-9%2]``). Here it is one row for each task that still
 waits, all with the array's own job id, because the tasks have no ids of their own yet: what waits is counted as
-Slurm counts it against MaxJobCount. Tasks held back by the array's ``%`` throttle are among them. Tasks that have
+Slurm counts it against MaxJobCount. Tasks held by the array's ``%`` throttle are among them. Tasks that have
 started are rows with ids of their own.
 """
 
@@ -331,7 +331,7 @@ def _with_limit_end(job: Job, completing: bool) -> Job:
 
 
 def _refused_at_once(job: Job) -> bool:
-    """What remains of a refused ``sbatch``: the controller keeps a record of a job that never was one."""
+    """What remains of a rejected ``sbatch``: the controller keeps a record of a job that never was one."""
     no_time = job.start == job.end and job.end - job.submit <= 1
     return job.state is JobState.FAILED and job.reason == "BadConstraints" and no_time
 

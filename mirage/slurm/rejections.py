@@ -1,4 +1,4 @@
-"""The two kinds of rejections: those that no retry can mend, and those that pass."""
+"""The two kinds of rejections: those that no retry can fix, and those that pass."""
 
 from __future__ import annotations
 

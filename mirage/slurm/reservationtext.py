@@ -19,7 +19,7 @@ _NOTHING = ("", "(null)", "N/A", "None")
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """Nodes that are kept for some between two instants (epoch seconds)."""
+    """Nodes that are kept for some between two times (epoch seconds)."""
 
     start: int
     end: int

@@ -1,6 +1,6 @@
 """Rows of columns that Slurm's commands print in a format of ours, told apart from what users write into them.
 
-Cells end in ``CELL``, rows in a mark that is drawn anew for each query: a job whose name or comment holds line
+Cells end in ``CELL``, rows in a mark that is drawn again for each query: a job whose name or comment holds line
 breaks, cell ends or a whole forged row changes nothing but what is read as its name. The heading proves that the
 command came so far, the mark at the end that the last row is whole.
 

@@ -112,7 +112,7 @@ def _condition(dependency: Dependency) -> str:
 
 
 def spell_instant(instant: Seconds) -> str:
-    """An instant as Slurm's options take it whatever the time zone: ``uts`` and epoch seconds."""
+    """A time as Slurm's options take it whatever the time zone: ``uts`` and epoch seconds."""
     return f"uts{instant}"
 
 

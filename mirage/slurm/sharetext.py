@@ -5,9 +5,9 @@ from __future__ import annotations
 from mirage.domain.errors import BadSpelling
 
 SHARE_ARGUMENTS = ("--all", "--parsable2")
-"""Arguments of ``sshare`` for everybody's."""
+"""Arguments of ``sshare`` for all users's."""
 USER_ARGUMENTS = ("--parsable2", "show", "user")
-"""Arguments of ``sacctmgr`` for everybody's default account."""
+"""Arguments of ``sacctmgr`` for all users's default account."""
 
 Owner = tuple[str, str]
 """(account, user)."""

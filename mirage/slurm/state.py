@@ -5,7 +5,7 @@ from __future__ import annotations
 from mirage.domain.errors import BadSpelling
 from mirage.domain.job import JobState
 
-# man squeue, JOB STATE CODES: code, name, base state. Flags such as COMPLETING stand beside a base state that
+# man squeue, JOB STATE CODES: code, name, base state. Flags such as COMPLETING stand next to a base state that
 # is not printed: the one meant is that of a job which still holds its nodes, or has left, as the flag says.
 _STATES: tuple[tuple[str, str, JobState], ...] = (
     ("BF", "BOOT_FAIL", JobState.BOOT_FAIL),

@@ -72,7 +72,7 @@ _REFUSALS = (
     ("invalid qos", "InvalidQOS"),
     ("breached requested qos usage", "QOSUsageThreshold"),
     ("node count specification invalid", "PartitionNodeLimit"),
-    ("more processors requested than permitted", "PartitionCpuLimit"),
+    ("more CPUs requested than permitted", "PartitionCpuLimit"),
     ("requested nodes not in this partition", "InvalidNodeName"),
     ("invalid node name", "InvalidNodeName"),
     ("required node not available", "ReqNodeNotAvail"),
@@ -167,7 +167,7 @@ def already_ended(text: str) -> bool:
 def refusal(text: str, what: str) -> ClusterUnavailable | SubmissionRejected:
     """The error for what was said about a submission; ``what`` was being done, such as ``sbatch``.
 
-    A refusal has one word as reason (``InvalidAccount``, ``AssocMaxSubmitJobLimit``; ``Refused`` where the
+    A rejection has one word as reason (``InvalidAccount``, ``AssocMaxSubmitJobLimit``; ``Refused`` where the
     sentence is none that is known) and Slurm's words as detail. Text that is no answer of Slurm's is none.
     """
     said = one_line(text)

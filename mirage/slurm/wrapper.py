@@ -77,7 +77,7 @@ INTERVAL = 5
 
 
 def wrap(script: str, health_command: str) -> str:
-    """A shell script that runs ``script`` and, beside it, ``health_command`` by ``sh -c`` until that succeeds.
+    """A shell script that runs ``script`` and, next to it, ``health_command`` by ``sh -c`` until that succeeds.
 
     ``$MIRAGE_HANDOVER_FILE`` is touched then.
     """

@@ -24,7 +24,7 @@ MOST_BYTES_OF_ONE = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class StoredAnswer:
-    """One answer. The instant is the machine's clock, not Slurm's."""
+    """One answer. The time is the machine's clock, not Slurm's."""
 
     caller: str
     key: str

@@ -32,7 +32,7 @@ class NoBackup(StoreUnavailable):
 
 
 def backup_place(location: Location, folder: Path | None, label: str) -> Path:
-    """A name that is free: beside a SQLite file, for a server in ``folder``; it tells ``label`` and time."""
+    """A name that is free: next to a SQLite file, for a server in ``folder``; it tells ``label`` and time."""
     stamp = f"backup-{label}-{datetime.now(UTC).strftime('%Y%m%dT%H%M%SZ')}"
     if location.file is not None:
         place = location.file.with_name(f"{location.file.name}.{stamp}")
@@ -43,9 +43,9 @@ def backup_place(location: Location, folder: Path | None, label: str) -> Path:
 
 
 def back_up(location: Location, target: Path, state: Path | None = None) -> None:
-    """Copy the database to ``target``, readable by this user only; others may go on reading and writing.
+    """Copy the database to ``target``, readable by this user only; others may continue reading and writing.
 
-    ``state``: the daemon's own folder, whose owner can read the database and may therefore change the target's.
+    ``state``: the daemon's own directory, whose owner can read the database and may therefore change the target's.
 
     SQLite's is a database file again, PostgreSQL's what ``pg_restore`` reads. A database made of either is known
     for a restored one (``restoration``). Raises ``NoBackup``: nothing is at ``target`` then.
@@ -63,7 +63,7 @@ def back_up(location: Location, target: Path, state: Path | None = None) -> None
 
 
 def _trusted(location: Location, state: Path | None) -> set[int]:
-    """Who may change the folders of a copy."""
+    """Who may change the directories of a copy."""
     folders = [location.file.parent if location.file is not None else None, state]
     return {0, os.geteuid(), *(folder.stat().st_uid for folder in folders if folder is not None)}
 
@@ -72,7 +72,7 @@ def _trusted(location: Location, state: Path | None) -> set[int]:
 def _unfinished(target: Path, trusted: Collection[int]) -> Iterator[Path]:
     """A file that becomes ``target`` once it is on disk; one that an earlier attempt has left is used again.
 
-    It lies in a folder for its owner alone: where everybody may write, somebody else may have been there first.
+    It lies in a directory for its owner alone: where all users may write, another user may have been there first.
     """
     if os.path.lexists(target):
         raise FileExistsError(f"{target} is there already")
@@ -101,9 +101,9 @@ def _unfinished(target: Path, trusted: Collection[int]) -> Iterator[Path]:
 
 
 def _make_private(folder: Path, trusted: Collection[int]) -> None:
-    """Raises ``OSError`` where the folder, or one above it, is for users other than ``trusted`` to change.
+    """Raises ``OSError`` where the directory, or one above it, is for users other than ``trusted`` to change.
 
-    The copy is written by its name: who renames a folder above it has the database written to another place.
+    The copy is written by its name: who renames a directory above it has the database written to another place.
     """
     around = folder.parent.resolve()
     check_places(around, trusted)
@@ -111,18 +111,18 @@ def _make_private(folder: Path, trusted: Collection[int]) -> None:
         with suppress(FileExistsError):
             folder.mkdir(0o700)
     except PermissionError:
-        told = f"{around} cannot be written by UID {os.geteuid()}, which makes the copy; name another folder"
+        told = f"{around} cannot be written by UID {os.geteuid()}, which makes the copy; name another directory"
         raise PermissionError(told) from None
     there = folder.lstat()
     if not stat.S_ISDIR(there.st_mode) or there.st_uid != os.geteuid() or there.st_mode & 0o077:
-        raise PermissionError(f"{folder} is not this user's alone; remove it, or name another folder")
+        raise PermissionError(f"{folder} is not this user's alone; remove it, or name another directory")
 
 
 def _copy_file(file: Path, part: Path) -> None:
     there = f"{file.as_uri()}?mode=rw"
     with closing(sqlite3.connect(there, uri=True)) as source, closing(sqlite3.connect(part)) as copy:
-        source.backup(copy)  # all in one read: a busy writer would make it begin again and again
-        # One file, complete without a log beside it; whoever opens it as a store turns the log on again.
+        source.backup(copy)  # all in one read: a busy writer would make it begin repeatedly
+        # One file, complete without a log next to it; whoever opens it as a store turns the log on again.
         copy.execute("PRAGMA journal_mode = DELETE")
         mark_copy(copy)
         [found] = copy.execute("PRAGMA integrity_check(1)").fetchone()

@@ -41,7 +41,7 @@ class ChainChange:
     """How many those are."""
     outcomes: tuple[Row, ...]
     outcomes_gone: tuple[int, ...]
-    """Predecessors whose hand-over is not complete after all: the successor was requeued."""
+    """Predecessors whose handover is not complete after all: the successor was requeued."""
 
     @property
     def nothing(self) -> bool:

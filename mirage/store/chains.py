@@ -35,7 +35,8 @@ Records = dict["ChainId", "ChainRecord"]
 class SqlChainStore:
     """``ChainStore`` in a database that this process alone writes chains to.
 
-    Read once and served from memory after that. After a write that failed the memory is thrown away and read anew:
+    Read once and served from memory after that. After a write that failed the memory is thrown away and read
+    again:
     it may be behind the database, and must never be ahead of it. Every thread may call ``load``.
     """
 
@@ -55,7 +56,7 @@ class SqlChainStore:
     def save(self, record: ChainRecord, *entries: Entry) -> None:
         """Add or replace the record of one chain; on disk when it returns. Raises ``StoreUnavailable``.
 
-        Only what differs from the record stored is written, and with it the hand-overs that this completes and
+        Only what differs from the record stored is written, and with it the handovers that this completes and
         ``entries`` of the journal. A script goes to the database alone: what ``load`` gives has none.
         """
         record, contents = detach_script(record)
@@ -84,7 +85,7 @@ class SqlChainStore:
         )
 
     def forget(self) -> None:
-        """Read anew at the next question: another process may have written meanwhile."""
+        """Read again at the next question: another process may have written meanwhile."""
         with self._lock:
             self._records = None
 

@@ -1,7 +1,7 @@
 """Frozen dataclasses as JSON documents, and back.
 
 A field that an older document lacks takes its default; a field or a word that this version does not know is
-refused, because leaving it out would change what was stored.
+rejected, because leaving it out would change what was stored.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class Database:
         self._writing = engine.execution_options(**{BEGIN: "IMMEDIATE"})
         self._reading = engine
         if engine.dialect.name == "postgresql":
-            # As in SQLite, all statements of one reader see the same instant.
+            # As in SQLite, all statements of one reader see the same time.
             self._reading = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
 
     @classmethod
@@ -81,7 +81,7 @@ class Database:
     def write(self, work: Callable[[Connection], T]) -> T:
         """Do ``work`` in one transaction, on disk on return.
 
-        Where the connection breaks ``work`` is done once more, even if its first commit may have gone through:
+        Where the connection breaks ``work`` is done again, even if its first commit may have gone through:
         it must not mind.
         """
 

@@ -41,8 +41,8 @@ _POSTGRES = {
     "55P03": ("another session keeps a table locked", "end that session; pg_locks names it"),
     "25006": ("the server is read-only", "name the primary server, not a standby"),
     "42501": ("the user may not do this there", "grant the user its own database or schema"),
-    "28P01": ("the server refuses the password", "correct the password in the address or in ~/.pgpass"),
-    "28000": ("the server refuses this user", "allow the user in pg_hba.conf"),
+    "28P01": ("the server rejects the password", "correct the password in the address or in ~/.pgpass"),
+    "28000": ("the server rejects this user", "allow the user in pg_hba.conf"),
     "3D000": ("there is no such database", "create it: createdb -E UTF8 -T template0 -O USER NAME"),
     "22P05": (
         "the database cannot keep every text",
@@ -75,7 +75,7 @@ def explained(error: DBAPIError, where: str) -> StoreUnavailable:
 
 
 def _named_in(message: str) -> tuple[str, str] | None:
-    """A refusal to connect has no code; the server's words are all there is."""
+    """A rejection to connect has no code; the server's words are all there is."""
     words = {
         "does not exist": "3D000",
         "password authentication failed": "28P01",

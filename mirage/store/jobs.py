@@ -37,7 +37,7 @@ _KEY = ("job_id", "submit")
 
 
 class JobArchive:
-    """Jobs by id and submission: a requeued job is submitted anew. Every thread may use it."""
+    """Jobs by id and submission: a requeued job is submitted again. Every thread may use it."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

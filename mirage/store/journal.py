@@ -1,4 +1,4 @@
-"""The journal in the database: what happened, what was decided and what was foreseen then."""
+"""The journal in the database: what happened, what was decided and what was predicted then."""
 
 from __future__ import annotations
 
@@ -144,9 +144,9 @@ class SqlJournal:
         return tuple(_line(row, f"{where}: line {row.id} of the journal") for row in reversed(rows))
 
     def thinned(self, span: Span, kinds: Collection[EntryKind], most: int) -> tuple[JournalLine, ...]:
-        """About ``most`` entries of a chain's, newest first: all, or those of instants evenly apart.
+        """About ``most`` entries of a chain's, newest first: all, or those of times evenly apart.
 
-        Of an instant all are given or none, so that what several predictors said then stands side by side. Raises
+        Of a time all are given or none, so that what several predictors said then stands side by side. Raises
         as ``read``.
         """
         return self._database.read(lambda connection: self._thinned(connection, span.within(kinds), most))

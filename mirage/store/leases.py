@@ -86,7 +86,7 @@ def _swap(connection: Connection, old: Lease, new: Lease) -> bool:
 
 
 def _bound_silence(connection: Connection) -> None:
-    """The lock of a machine that is gone within a transaction would keep everybody from the lease for hours."""
+    """The lock of a machine that is gone within a transaction would keep all users from the lease for hours."""
     if connection.dialect.name == "postgresql":
         connection.execute(_SILENCE)
 

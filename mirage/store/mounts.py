@@ -1,4 +1,4 @@
-"""Which file system a folder lies on. Standard library only: every command asks."""
+"""Which file system a directory lies on. Standard library only: every command asks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MOUNTS = Path("/proc/self/mountinfo")
 def network_file_system(folder: Path) -> str:
     """The type of the network file system that holds ``folder``; empty: a local one does.
 
-    Raises ``OSError`` where the folder cannot be resolved.
+    Raises ``OSError`` where the directory cannot be resolved.
     """
     mounts = _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape") if _MOUNTS.exists() else ""
     kind = file_system(folder.resolve(), mounts)

@@ -60,7 +60,7 @@ class Store:
     """The file with the number of the last transaction that this daemon knows of."""
 
     def stand_by(self) -> None:
-        """Read chains anew, and remember how far their leader has come. Raises ``StoreUnavailable``."""
+        """Read chains again, and remember how far their leader has come. Raises ``StoreUnavailable``."""
         witness(self.database, self.number)
         self.chains.forget()
 
@@ -110,7 +110,7 @@ def open_store(
 
     ``url`` is such as ``sqlite:////var/lib/mirage/mirage.db`` or ``postgresql://mirage@localhost/mirage``;
     ``patience`` is how many seconds to wait for other writers; ``backups`` is where a server's database is dumped
-    to before it is upgraded (a file's copy lies beside it); ``condition`` is what chains and journal are written
+    to before it is upgraded (a file's copy lies next to it); ``condition`` is what chains and journal are written
     on, such as that this daemon leads. Raises ``ConfigError`` (a wrong URL, a network file system, a schema of a
     newer Mirage), ``MissingExtra`` (PostgreSQL's driver) and ``StoreUnavailable``.
     """

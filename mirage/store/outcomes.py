@@ -1,4 +1,4 @@
-"""The hand-overs of all chains, as saving the chains completed them."""
+"""The handovers of all chains, as saving the chains completed them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HandoverRecord:
-    """One hand-over that is complete."""
+    """One handover that is complete."""
 
     chain: ChainId
     predecessor: int
@@ -51,7 +51,7 @@ class OutcomeLog:
         self._database = database
 
     def read(self, chain: ChainId | None = None, since: Seconds | None = None) -> tuple[HandoverRecord, ...]:
-        """Hand-overs in order of the successor's start: of one chain, started at ``since`` or later.
+        """Handovers in order of the successor's start: of one chain, started at ``since`` or later.
 
         Raises ``StoreUnavailable``.
         """

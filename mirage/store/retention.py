@@ -39,12 +39,12 @@ class Retention:
     """Chains that are over."""
 
     def cutoffs(self, now: Seconds) -> Retention:
-        """The same things as instants: what is older than these goes."""
+        """The same things as times: what is older than these goes."""
         return Retention(**{f.name: now - getattr(self, f.name) for f in fields(self)})
 
 
 def delete_old(database: Database, cutoffs: Retention) -> dict[str, int]:
-    """Delete what is older than the instants, chains excepted; returns how many rows of what.
+    """Delete what is older than the times, chains excepted; returns how many rows of what.
 
     Space freed is used again; a SQLite file does not shrink. Raises ``StoreUnavailable``; what was deleted until
     then stays deleted.

@@ -27,7 +27,7 @@ _UPGRADE_LOCK = 0x4D697261
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """What a database has, beside what this version wants."""
+    """What a database has, next to what this version wants."""
 
     found: str | None
     """``None``: nothing is in there yet."""

@@ -35,7 +35,7 @@ class SnapshotArchive:
         self._database.write(lambda connection: upsert(connection, snapshots, [row], ["time"]))
 
     def times(self, start: Seconds, end: Seconds) -> tuple[Seconds, ...]:
-        """The instants of the snapshots from ``start`` until before ``end``. Raises ``StoreUnavailable``."""
+        """The times of the snapshots from ``start`` until before ``end``. Raises ``StoreUnavailable``."""
         c = snapshots.c
         query = select(c.time).where(c.time >= start, c.time < end).order_by(c.time)
         return tuple(self._database.read(lambda connection: connection.execute(query).scalars().all()))

@@ -1,4 +1,4 @@
-"""The tables. Documents are JSON texts and hold the whole value; the columns beside them are what people ask for.
+"""The tables. Documents are JSON texts and hold the whole value; the columns next to them are what people ask for.
 
 A document absorbs new fields of the domain without a change here; the columns repeat a few of its fields because
 they are searched, sorted or read with plain SQL. Code that reads a value back reads the document only.

@@ -1,4 +1,4 @@
-"""Tokens with which people and programs speak to the interface over the network: never the tokens themselves."""
+"""Tokens with which people and programs speak to the API over the network: never the tokens themselves."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StoredToken:
-    """What is kept of one token. Instants are the machine's clock, not Slurm's."""
+    """What is kept of one token. Times are the machine's clock, not Slurm's."""
 
     token_id: str
     owner: str

@@ -74,7 +74,7 @@ def bring_up_to_date(
     try:
         before = upgrade(database, copy)
     except BaseException:
-        # The store is as it was: a daemon that is started again and again shall not fill the disk with copies.
+        # The store is as it was: a daemon that is started repeatedly shall not fill the disk with copies.
         for useless in made:
             useless.unlink(missing_ok=True)
         raise

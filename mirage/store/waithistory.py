@@ -30,7 +30,7 @@ _BATCH = 10_000
 _REMEMBERED = 500_000
 """Waits that stay in memory at most, some 40 MB, whatever is asked for."""
 _OVERHEAD = 100
-"""As many waits does an answer count for beside its own: there may be many empty ones."""
+"""As many waits does an answer count for next to its own: there may be many empty ones."""
 _MOST_REMEMBERED = 10_000
 """Longer answers are for measurements, which come seldom."""
 _OF_CLASS = 500
@@ -69,7 +69,7 @@ class SqlWaitHistory:
         """The last ``count`` jobs of a partition started, oldest first; fewer where fewer are known.
 
         With both ``gres`` and ``qos``, up to 500 older ones of just these come before: others may have been many.
-        Commas between several partitions; empty: of all. Raises ``StoreUnavailable``.
+        Comma-separated several partitions; empty: of all. Raises ``StoreUnavailable``.
         """
         last = self._remembered((partition, "", "", count))
         if not (gres and qos and partition and 0 < len(last) == count):

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 Int64 = NDArray[np.int64]
 
 _CLOCKS_APART: Seconds = 300
-"""Slurm's clock and ours may differ; munge refuses to work beyond this."""
+"""Slurm's clock and ours may differ; munge rejects to work beyond this."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartedJobs:
     """Jobs that have started, as columns of equal length, in any order.
 
-    A job is known by its id and its submission: a requeued job is submitted anew.
+    A job is known by its id and its submission: a requeued job is submitted again.
     """
 
     job_id: Int64

@@ -1,4 +1,4 @@
-"""Wall-clock stamps as instants: ISO text, epoch seconds, time zones and the hour that comes twice."""
+"""Wall-clock stamps as times: ISO text, epoch seconds, time zones and the hour that comes twice."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FORM = "expected a time such as 2023-02-28T13:45:00 or epoch seconds"
 
 @dataclass(frozen=True, slots=True)
 class Stamps:
-    """One column of instants, ``ABSENT`` where the source has none."""
+    """One column of times, ``ABSENT`` where the source has none."""
 
     epoch: Int64
     """Epoch seconds; of a wall-clock time that came twice (clocks set back), the first."""
@@ -62,7 +62,7 @@ def read_stamps(texts: Sequence[str], zone: ZoneInfo, name: str, faults: Faults)
 
 
 def in_order(*columns: Stamps) -> tuple[Int64, ...]:
-    """The columns' instants, each row's in the order of the columns where a second reading makes them so."""
+    """The columns' times, each row's in the order of the columns where a second reading makes them so."""
     known: list[Int64] = []
     for column in columns:
         latest = np.max(np.stack(known), axis=0) if known else np.full(len(column.epoch), ABSENT)
@@ -72,7 +72,7 @@ def in_order(*columns: Stamps) -> tuple[Int64, ...]:
 
 
 def twice_note(zone: ZoneInfo, *columns: Stamps) -> tuple[str, ...]:
-    """A sentence on the stamps that could be two instants; none where there are none."""
+    """A sentence on the stamps that could be two times; none where there are none."""
     count = sum(int((column.again > 0).sum()) for column in columns)
     if not count:
         return ()

@@ -38,7 +38,7 @@ def whole_number(text: str) -> int:
 
 
 def natural_number(text: str) -> int:
-    """As ``whole_number``, and refuses negative ones."""
+    """As ``whole_number``, and rejects negative ones."""
     number = whole_number(text)
     if number < 0 and not is_missing(text):
         raise BadSpelling(text, "cannot be negative")
@@ -48,7 +48,7 @@ def natural_number(text: str) -> int:
 def read_cells(
     texts: Sequence[str], read: Callable[[str], int], dtype: type[np.signedinteger[Any]], name: str, faults: Faults
 ) -> NDArray[Any]:
-    """``read`` of each text as an array of ``dtype``; rows it refuses get a fault and ``ABSENT``.
+    """``read`` of each text as an array of ``dtype``; rows it rejects get a fault and ``ABSENT``.
 
     ``name`` is the field's name for the fault. Values that ``dtype`` cannot hold are faults too.
     """

@@ -1,4 +1,4 @@
-"""Services that users keep running by hand: a job meets a long limit, and the same thing starts again."""
+"""Services that users keep running manually: a job meets a long limit, and the same thing starts again."""
 
 from __future__ import annotations
 

@@ -22,16 +22,16 @@ class Occupancy:
     """A step function: ``held[i]`` nodes from ``time[i]`` to ``time[i + 1]``; nothing before or after."""
 
     time: Int64
-    """Ascending, each instant once."""
+    """Ascending, each time once."""
     held: Int64
 
     @property
     def peak(self) -> int:
-        """The most held at one instant."""
+        """The most held at one time."""
         return int(self.held.max(initial=0))
 
     def node_seconds(self, instants: Int64) -> Int64:
-        """Node-seconds used until each of the instants."""
+        """Node-seconds used until each of the times."""
         if not len(self.time):
             return np.zeros(len(instants), dtype=np.int64)
         used = np.concatenate([[0], np.cumsum(self.held[:-1] * np.diff(self.time))])

@@ -2,7 +2,7 @@
 
 ``sacct -a -X -P --noconvert -S 2023-01-01 -E now -o JobID,User,Account,Partition,QOS,JobName,Submit,Eligible,
 Start,End,TimelimitRaw,NNodes,AllocTRES,ReqTRES,State,ExitCode,Priority,Constraints,NodeList`` gives all that
-Mirage can use. Any order will do, and any other fields beside those needed.
+Mirage can use. Any order will do, and any other fields next to those needed.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def _never_ran(dump: Dump, state: Any, start: Int64, end: Int64) -> Mask:
 def _without_repeats(table: JobTable) -> JobTable:
     """One row for each record of dumps that overlap; of several the last one that knows an end, else the last.
 
-    slurmdbd keeps one record for a job id and an instant of submission; a requeued job is submitted anew.
+    slurmdbd keeps one record for a job id and a time of submission; a requeued job is submitted again.
     """
     last: dict[tuple[str, int], int] = {}
     for row, key in enumerate(zip(table.job_id.tolist(), table.submit.tolist(), strict=True)):

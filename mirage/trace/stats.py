@@ -29,7 +29,7 @@ WEEK_HOURS = 168
 _LONGEST = 100 * 365 * 86_400
 """Seconds; there is a figure for each hour."""
 CALENDAR_FROM = 10 * 365 * 86_400
-"""Seconds since 1970. Traces whose instants lie before have a zero of their own and no hours of the week."""
+"""Seconds since 1970. Traces whose times lie before have a zero of their own and no hours of the week."""
 _THURSDAY = 3 * 24
 """The epoch's first hour, counted from Monday 0:00."""
 
@@ -74,13 +74,13 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Use of the machine, in nodes (processors where the trace has no nodes)."""
+    """Use of the machine, in nodes (CPUs where the trace has no nodes)."""
 
     unit: str
     """``nodes`` or ``cpus``."""
     unit_hours: float
     peak: int
-    """The most in use at one instant."""
+    """The most in use at one time."""
     hourly_p5: float | None
     """Of the mean use in each hour."""
     hourly_median: float | None
@@ -133,7 +133,7 @@ class TraceStats:
 
 
 def trace_stats(table: JobTable, capacity_nodes: int | None = None) -> TraceStats:
-    """The statistics of ``table``; ``capacity_nodes``: nodes (or processors) that the machine has.
+    """The statistics of ``table``; ``capacity_nodes``: nodes (or CPUs) that the machine has.
 
     Raises ``TraceError`` for a trace of more than a century.
     """

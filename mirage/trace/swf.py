@@ -81,9 +81,9 @@ def read_header(lines: Sequence[str]) -> SwfHeader:
 
 
 def import_swf(lines: Sequence[str], path: str, strictness: Strictness) -> ImportResult:
-    """Read a log; instants count from its own start, whose Unix time is the table's ``origin``.
+    """Read a log; times count from its own start, whose Unix time is the table's ``origin``.
 
-    Processors become ``cpus``: those requested, or those allocated where the request is not known. Rows of status
+    CPUs become ``cpus``: those requested, or those allocated where the request is not known. Rows of status
     2-4 (parts of a job that has a row as a whole) are left out and counted. Raises ``TraceError`` for the first
     bad row where strict.
     """
@@ -166,7 +166,7 @@ def _columns(jobs: Int64, header: SwfHeader, faults: Faults) -> dict[str, Any]:
 
 
 def _instants(jobs: Int64, faults: Faults) -> tuple[Int64, Int64]:
-    """Start and end. A job that got no processors and did not run left the queue when its wait ended."""
+    """Start and end. A job that got no CPUs and did not run left the queue when its wait ended."""
     submit, wait, run = (jobs[:, field] for field in (Field.SUBMIT_TIME, Field.WAIT_TIME, Field.RUN_TIME))
     for field, seconds in ((Field.SUBMIT_TIME, submit), (Field.WAIT_TIME, wait), (Field.RUN_TIME, run)):
         faults.add_where(seconds < ABSENT, field.label, lambda _: "is negative")
@@ -218,7 +218,7 @@ def _notes(jobs: Int64, table: JobTable, header: SwfHeader) -> tuple[str, ...]:
     counted = (
         (
             (asked > 0) & (got > 0) & (asked != got),
-            "that got other processors than they requested (the request counts)",
+            "that got other CPUs than they requested (the request counts)",
         ),
         ((jobs[:, Field.WAIT_TIME] < 0) & ~_never_ran(jobs), "without a wait time (they start when submitted)"),
         (jobs[:, Field.STATUS] == ABSENT, "without a status (taken as completed)"),
@@ -227,10 +227,10 @@ def _notes(jobs: Int64, table: JobTable, header: SwfHeader) -> tuple[str, ...]:
     notes = [f"jobs {text}: {int(mask.sum())}" for mask, text in counted if mask.any()]
     if (begun := header.number("UnixStartTime")) > 0:
         notes.append(
-            f"instants count from the start of the log, {spell_instant(begun)} (UnixStartTime), as if it were 1970"
+            f"times count from the start of the log, {spell_instant(begun)} (UnixStartTime), as if it were 1970"
         )
     if _one_processor_nodes(header):
-        notes.append("MaxNodes is MaxProcs: a node for each processor")
+        notes.append("MaxNodes is MaxProcs: a node for each CPU")
     elif len(table):
-        notes.append("the format has no nodes, only processors")
+        notes.append("the format has no nodes, only CPUs")
     return tuple(notes)

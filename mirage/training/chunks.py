@@ -1,4 +1,4 @@
-"""A table's folder: a manifest that says what it holds, and one compressed .npz for every few episodes."""
+"""A table's directory: a manifest that says what it holds, and one compressed .npz for every few episodes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Arrays = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a folder holds, finished or not."""
+    """What a directory holds, finished or not."""
 
     schema: str
     schema_hash: str
@@ -79,12 +79,12 @@ _MANIFEST = reader_of(Manifest)
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of a folder. Raises ``ConfigError`` naming the file."""
+    """The manifest of a directory. Raises ``ConfigError`` naming the file."""
     path = folder / MANIFEST
     try:
         manifest = _MANIFEST.validate_python(parse_own_json(path.read_bytes()), extra="forbid")
     except FileNotFoundError:
-        raise ConfigError(str(path), "there is no such file: not a folder of a table") from None
+        raise ConfigError(str(path), "there is no such file: not a directory of a table") from None
     except ValidationError as error:
         raise ConfigError(str(path), f"is not the manifest of a table: {faults_of(error)[0]}") from error
     except (OSError, ValueError) as error:
@@ -99,7 +99,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def begin(folder: Path, manifest: Manifest) -> None:
-    """Make the folder, or find that it holds this very table. Raises ``ConfigError`` if it holds another."""
+    """Make the directory, or find that it holds this very table. Raises ``ConfigError`` if it holds another."""
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / MANIFEST).exists():
         write_anew(folder / MANIFEST, manifest.text().encode())
@@ -108,7 +108,9 @@ def begin(folder: Path, manifest: Manifest) -> None:
     if kept != manifest:
         one, other = asdict(kept), asdict(manifest)
         named = ", ".join(name for name in one if one[name] != other[name])
-        raise ConfigError(str(folder), f"holds another table (another {named}): name another folder or delete it")
+        raise ConfigError(
+            str(folder), f"holds another table (another {named}): name another directory or delete it"
+        )
 
 
 def chunk_path(folder: Path, number: int) -> Path:
@@ -132,7 +134,7 @@ def read_chunk(folder: Path, number: int, manifest: Manifest) -> Arrays:
     path = chunk_path(folder, number)
     try:
         with within_free_memory(str(path)), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an array whose head is spelled in an older way is one as well
+            warnings.simplefilter("ignore")  # an array whose head is written in an older way is one as well
             with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in ("mark", *ARRAYS)}
     except FileNotFoundError:
@@ -152,7 +154,7 @@ def _fault_in(arrays: Arrays) -> str:
         if not isinstance(array, np.ndarray) or array.ndim != axes or array.dtype.kind not in "iuf":
             return f"{name} is no array of numbers with {axes} axes"
     strange = (name for name in ARRAYS if len(arrays[name]) != len(arrays["end"]))
-    return next((f"{name} is of another number of hand-overs than end" for name in strange), "")
+    return next((f"{name} is of another number of handovers than end" for name in strange), "")
 
 
 def read_table(folder: Path) -> Table:

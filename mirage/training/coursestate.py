@@ -1,4 +1,4 @@
-"""The state of a training on disk, so that one that was stopped goes on."""
+"""The state of a training on disk, so that one that was stopped continues."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Course(Protocol):
-    """What is taught: a dataclass, of which all but the number of rounds must be equal to go on."""
+    """What is trained: a dataclass, of which all but the number of rounds must be equal to continue."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 

@@ -41,7 +41,7 @@ def observation_space(schema: FeatureSchema) -> Space[Float32]:
 
 
 class HandoverEnv(gymnasium.Env[Float32, np.int64]):
-    """One hand-over at a time; ``reset(options={"episode": k})`` names which.
+    """One handover at a time; ``reset(options={"episode": k})`` names which.
 
     ``info`` has the ``episode`` and, at the end, the grid's ``index`` of submission and ``x``, the signed gap in
     seconds.
@@ -81,7 +81,7 @@ class HandoverEnv(gymnasium.Env[Float32, np.int64]):
 
 
 class HandoverVectorEnv(VectorEnv[Float32, Int64, NDArray[Any]]):
-    """``num_envs`` hand-overs beside each other, in numpy; one that ends is replaced in the same step.
+    """``num_envs`` handovers next to each other, in numpy; one that ends is replaced in the same step.
 
     ``infos`` of a step in which some end: ``final_obs`` (an object array), ``episode``, ``index`` and ``x`` of
     those that ended, each with its mask ``_...`` as Gymnasium wants it.
@@ -104,7 +104,7 @@ class HandoverVectorEnv(VectorEnv[Float32, Int64, NDArray[Any]]):
         self._returns = table.returns(weights).ravel()
         self._x = table.x.ravel()
         self._at = np.zeros(num_envs, dtype=np.int64)
-        """Where each hand-over stands: episode * points + index."""
+        """Where each handover stands: episode * points + index."""
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -150,5 +150,5 @@ class HandoverVectorEnv(VectorEnv[Float32, Int64, NDArray[Any]]):
 
 def _usable(table: Table) -> Table:
     if not len(table):
-        raise ValueError("the table has no hand-over")
+        raise ValueError("the table has no handover")
     return table

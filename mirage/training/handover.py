@@ -1,4 +1,4 @@
-"""One hand-over on the simulated cluster, seen as the control loop sees it."""
+"""One handover on the simulated cluster, seen as the control loop sees it."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ class Handover:
         return np.append(np.arange(self._cluster.now(), self.end, grid), self.end)
 
     def starts(self, submit_times: Int64) -> Int64:
-        """When the second link would start if submitted at each of these instants; ``NEVER``: not for weeks."""
+        """When the second link would start if submitted at each of these times; ``NEVER``: not for weeks."""
         return self._cluster.start_times(self._request, submit_times)
 
     def advance(self, until: Seconds) -> None:
-        """Go on, looking at the cluster at every tick on the way."""
+        """Continue, looking at the cluster at every tick on the way."""
         while (now := self._cluster.now()) < until:
             following = self._origin + ((now - self._origin) // TICK + 1) * TICK
             self._cluster.advance(min(following, until))

@@ -42,7 +42,7 @@ class SlurmJobs:
     """submitit's name of where jobs run: ``local`` are processes of this machine."""
 
     def watched(self, work: Sequence[Callable[[], object]]) -> Generator[None]:
-        """Submit a job for each function, and yield now and then until all have ended well.
+        """Submit a job for each function, and yield periodically until all have ended well.
 
         Functions must be picklable; what they return is dropped. Whoever closes the iterator before its end
         cancels the jobs, and one that fails cancels the others. Raises ``MissingExtra`` without submitit,
@@ -72,7 +72,7 @@ class SlurmJobs:
         jobs: list[Any] = []
         try:
             for function in work:
-                jobs.append(executor.submit(function))  # noqa: PERF401 (those before a refusal are cancelled)
+                jobs.append(executor.submit(function))  # noqa: PERF401 (those before a rejection are cancelled)
         except Exception as error:
             for job in jobs:
                 job.cancel()

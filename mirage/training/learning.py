@@ -21,7 +21,7 @@ class Training:
     predictor: str
     lessons: Lessons
     tables: tuple[Path, ...]
-    """Folders: of the cluster as it is, then of it with fewer nodes."""
+    """Directories: of the cluster as it is, then of it with fewer nodes."""
     seed: int
     out: Path
 

@@ -1,4 +1,4 @@
-"""Which hand-overs teach a model, and which choose it: split by time, so that nothing is known too early."""
+"""Which handovers train a model, and which choose it: split by time, so that nothing is known too early."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Lessons:
-    """Instants in seconds."""
+    """Times in seconds."""
 
     first: Seconds
-    """The first hand-over."""
+    """The first handover."""
     validate_from: Seconds
-    """Hand-overs from here on choose; those whose last outcome is known by then teach."""
+    """Handovers from here on choose; those whose last outcome is known by then train."""
     end: Seconds
-    """A hand-over of which any outcome comes later is left out."""
+    """A handover of which any outcome comes later is left out."""
 
     def __post_init__(self) -> None:
-        """Raises ``ConfigError`` for instants that do not ascend."""
+        """Raises ``ConfigError`` for times that do not ascend."""
         if not self.first < self.validate_from < self.end:
             spelled = " < ".join(spell_instant(t) for t in (self.first, self.validate_from, self.end))
             raise ConfigError("--validate-from", f"must lie between --start and --end, not {spelled}")
 
     def split(self, whole: Table, smaller: Sequence[Table] = ()) -> tuple[Table, Table]:
-        """Hand-overs to learn from, and those to choose by.
+        """Handovers to learn from, and those to choose by.
 
-        ``whole`` is of the cluster as it is, ``smaller`` of the same cluster with fewer nodes: these only teach.
+        ``whole`` is of the cluster as it is, ``smaller`` of the same cluster with fewer nodes: these only train.
         Raises ``ConfigError`` where either part is empty.
         """
         taught = [_known_by(table, self.validate_from) for table in (whole, *smaller)]
@@ -44,10 +44,10 @@ class Lessons:
         teaching, choosing = stacked_tables(taught), known.between(self.validate_from, self.end)
         if not len(teaching):
             until = spell_instant(self.validate_from)
-            raise ConfigError("--validate-from", f"no hand-over is over by {until}: validate from a later instant")
+            raise ConfigError("--validate-from", f"no handover is over by {until}: validate from a later time")
         if not len(choosing):
             first = spell_instant(self.validate_from)
-            raise ConfigError("--end", f"no hand-over from {first} on is over by {spell_instant(self.end)}")
+            raise ConfigError("--end", f"no handover from {first} on is over by {spell_instant(self.end)}")
         return teaching, choosing
 
 

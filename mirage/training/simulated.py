@@ -1,4 +1,4 @@
-"""The environment of ``environment.HandoverEnv`` on the simulator itself: any instant, no table, far slower."""
+"""The environment of ``environment.HandoverEnv`` on the simulator itself: any time, no table, far slower."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ Int64 = NDArray[np.int64]
 
 
 class SimulatedEnv(gymnasium.Env[Float32, np.int64]):
-    """One hand-over at a time of those that a table of this plan would have, in its order.
+    """One handover at a time of those that a table of this plan would have, in its order.
 
-    Going back in time simulates the trace anew, so named episodes are best taken in order. A successor that
+    Going back in time simulates the trace again, so named episodes are best taken in order. A successor that
     would wait longer than a month counts as one that waits a month.
     """
 

@@ -39,7 +39,7 @@ STARTS_IN_CHUNK = 8
 
 @dataclass(frozen=True, slots=True)
 class TablePlan:
-    """Which hand-overs to try. Times in seconds."""
+    """Which handovers to try. Times in seconds."""
 
     start: Seconds
     """First episode."""
@@ -93,10 +93,10 @@ def build_table(
 ) -> Table:
     """Build the table into ``folder``, or finish it: chunks that are there already are kept.
 
-    Hand-overs whose links would not start within a month are left out. ``on_progress`` is told the starts done
+    Handovers whose links would not start within a month are left out. ``on_progress`` is told the starts done
     and in all. The table does not depend on ``workers``: so many processes, or jobs of the cluster's, whose nodes
-    must share ``folder``. Raises ``ConfigError`` for a plan that does not fit the trace and for a folder that
-    holds another table, ``SubmissionRejected`` where the cluster refuses the service's job or those that build,
+    must share ``folder``. Raises ``ConfigError`` for a plan that does not fit the trace and for a directory that
+    holds another table, ``SubmissionRejected`` where the cluster rejects the service's job or those that build,
     ``JobFailed``.
     """
     plan.check(trace)
@@ -156,7 +156,7 @@ class _Builder:
 
 
 def _tried(handover: Handover, grid: Seconds) -> Arrays | None:
-    """The hand-over for each submit time, and what is to be seen then; ``None`` where some never starts."""
+    """The handover for each submit time, and what is to be seen then; ``None`` where some never starts."""
     times = handover.submit_times(grid)
     starts = handover.starts(times)
     if (starts == NEVER).any():

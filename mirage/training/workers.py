@@ -1,4 +1,4 @@
-"""What a worker process does beside its work."""
+"""What a worker process does next to its work."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from threading import Thread
 def leave_with_parent() -> None:
     """End this process when the one that started it has ended, however that was.
 
-    A worker whose parent was killed would otherwise wait for work for ever.
+    A worker whose parent was killed would otherwise wait for work indefinitely.
     """
     Thread(target=_wait_and_leave, daemon=True).start()
 

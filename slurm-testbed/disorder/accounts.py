@@ -93,7 +93,7 @@ class Accounting:
         return self.ran[job.job_id] or int(job.state in _AFTER_A_RUN)
 
     def in_the_dark(self, job: Job) -> bool:
-        """Whether accounting was asked in vain after the job's end, or has itself lost its start."""
+        """Whether accounting was asked without success after the job's end, or has itself lost its start."""
         lost = job.state in _AFTER_A_RUN and job.start == ABSENT
         return lost or any(when >= job.end for when in self.silences)
 
@@ -160,7 +160,7 @@ def _job(row: dict[str, str]) -> Job:
 
 
 def _state(word: str) -> JobState:
-    """A run that a requeue ended has no state of its own; the job goes on."""
+    """A run that a requeue ended has no state of its own; the job continues."""
     return JobState.PENDING if word == "REQUEUED" else JobState[word]
 
 

@@ -1,4 +1,4 @@
-"""``slurm-testbed/chaos``: plays rounds, writes one line each, and goes on where it was ended."""
+"""``slurm-testbed/chaos``: plays rounds, writes one line each, and continues where it was ended."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="chaos", description=__doc__)
     parser.add_argument(
-        "--dir", type=Path, default=Path("/run/mirage-testbed"), help="the running testbed's folder"
+        "--dir", type=Path, default=Path("/run/mirage-testbed"), help="the running testbed's directory"
     )
-    parser.add_argument("--work", type=Path, default=Path("/run/mirage-chaos"), help="folder for the daemons")
+    parser.add_argument("--work", type=Path, default=Path("/run/mirage-chaos"), help="directory for the daemons")
     parser.add_argument("--seeds", default="0-49", help="such as 0-49 or 17")
     parser.add_argument(
         "--log", type=Path, default=Path("chaos.jsonl"), help="one line a round; rounds in it are not played again"

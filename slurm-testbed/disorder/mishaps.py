@@ -88,7 +88,7 @@ class Mishaps:
 
     @property
     def path(self) -> Path:
-        """The folder to put before the others of PATH."""
+        """The directory to put before the others of PATH."""
         return self.folder / "bin"
 
     def befall(self, command: str, kind: str) -> None:

@@ -26,7 +26,7 @@ while [ "$n" -lt @GOAL@ ]; do
     echo "$n $SLURM_JOB_ID $MIRAGE_LINK" >>"$steps"
 done
 """.replace("@GOAL@", str(GOAL))
-"""Goes on from the last step that is written, and ends with 0 where it is warned or has done its work."""
+"""Continues from the last step that is written, and ends with 0 where it is warned or has done its work."""
 
 
 def judge_steps(chain: str, text: str, *, done: bool) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What goes wrong in a round, and when: drawn once from its seed, carried out on the real clock."""
+"""What goes wrong in a round, and when: drawn once from its seed, executed on the real clock."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Storm:
     """Which service is; one at a time."""
 
     def blow(self, seconds: float, faults: int) -> None:
-        """Carry out ``faults`` faults."""
+        """Execute ``faults`` faults."""
         kinds = (
             self._daemon_killed,
             self._daemon_stopped,

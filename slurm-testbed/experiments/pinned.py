@@ -1,6 +1,6 @@
 """A successor that asks for its predecessor's node, on a busy real cluster: what lies between end and start.
 
-Beside it a job that another user submits at the predecessor's end, as a chain without steering would. Needs what
+Next to it a job that another user submits at the predecessor's end, as a chain without steering would. Needs what
 ``steering.py`` needs, and a partition of two nodes.
 
     pinned.py --state DIR [--repeats 3]
@@ -21,7 +21,7 @@ ONE_NODE = ("-N1", "--exclusive", "-t")
 
 
 def hand_over(bed: Testbed) -> str:
-    """One hand-over after two hours; before the successor two jobs of somebody else wait, behind it ten."""
+    """One handover after two hours; before the successor two jobs of another user wait, behind it ten."""
     before = bed.submit(OWNER, *ONE_NODE, str(LIMIT // 60))
     while bed.show(before)["JobState"] != "RUNNING":
         time.sleep(0.05)
@@ -46,9 +46,9 @@ def hand_over(bed: Testbed) -> str:
 
 
 def main() -> None:
-    """Print one line a hand-over."""
+    """Print one line a handover."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--state", type=Path, required=True, help="the testbed's state folder")
+    parser.add_argument("--state", type=Path, required=True, help="the testbed's state directory")
     parser.add_argument("--partition", default="cpu", help="two nodes, no other jobs")
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()

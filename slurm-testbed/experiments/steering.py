@@ -1,11 +1,12 @@
 """What the owner of a pending job can do to it, measured on a running testbed.
 
-Needs root (it acts as two ordinary users and as root), the state folder of a testbed (its ``env`` and, with a fast
+Needs root (it acts as two ordinary users and as root), the state directory of a testbed (its ``env`` and, with a
+fast
 clock, its ``clock.json``) and a partition without other jobs. Ages show where PriorityWeightAge is large and
 PriorityMaxAge about a day; what the findings depend on (PriorityFlags, AccountingStorageEnforce) is read from the
 controller and printed with them.
 
-    steering.py ageing --state DIR      every lever: age, eligibility, place in the plan, beside a job left alone
+    steering.py ageing --state DIR      every lever: age, eligibility, place in the plan, next to a job left alone
     steering.py starts --state DIR      idle nodes: from the lever to the start; a niced job in a hole of the plan
     steering.py restraints --state DIR  idle nodes: what keeps a successor back, whether it ages, and letting it go
     steering.py ceilings --state DIR    MaxSubmitJobs and MaxJobsAccrue, and the RPCs each lever costs
@@ -55,7 +56,7 @@ LEVERS = (
     Lever("nice below 0", (), "", f"{UPDATE} nice=-1"),
     Lever("submitted with begin, StartTime=now", ("--begin=now+10hours",), "", f"{UPDATE} StartTime=now"),
     Lever("begin later, StartTime=now", (), f"{UPDATE} StartTime=now+10hours", f"{UPDATE} StartTime=now"),
-    Lever("begin in the past, once more", (), "", f"{UPDATE} StartTime=now"),
+    Lever("begin in the past, again", (), "", f"{UPDATE} StartTime=now"),
     Lever("begin that comes", ("--begin=now+{phase}seconds",)),
     Lever("submitted dependent, removed", ("-d", "afterany:{blocker}"), "", f"{UPDATE} dependency="),
     Lever("submitted dependent, met", ("-d", "afterany:{helper}"), "", "scancel {helper}"),
@@ -73,7 +74,7 @@ LEVERS = (
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """A job at one moment; instants in seconds after its submission, ``None`` where Slurm has none."""
+    """A job at one moment; times in seconds after its submission, ``None`` where Slurm has none."""
 
     priority: int
     reason: str
@@ -238,7 +239,7 @@ RESTRAINTS = {
 
 
 def restraints(bed: Testbed, phase: int) -> dict[str, str]:
-    """Beside an idle node: does the successor start, age, where is it planned, when does it start once let go."""
+    """Next to an idle node: does the successor start, age, where is it planned, when does it start once let go."""
     found = {}
     for name, restraint in RESTRAINTS.items():
         array = "-a" in restraint.options
@@ -290,7 +291,7 @@ def ceilings(bed: Testbed) -> dict[str, str]:
     _limit(bed, "MaxJobsAccrue=-1")
     bed.cancel(held, jobs[1], blocker)
     return {
-        "second job beside a held one, MaxSubmitJobs=1": refusal,
+        "second job next to a held one, MaxSubmitJobs=1": refusal,
         "submission of two niced jobs, MaxJobsAccrue=1": str(int(submitted)),
         "their AccrueTime": " and ".join(accrue),
         "AccrueTime of the second after the first has left": after,
@@ -369,7 +370,7 @@ def main() -> None:
     """Run one experiment; print it, and keep everything seen in ``--json``."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("experiment", choices=EXPERIMENTS)
-    parser.add_argument("--state", type=Path, required=True, help="the testbed's state folder")
+    parser.add_argument("--state", type=Path, required=True, help="the testbed's state directory")
     parser.add_argument("--partition", default="cpu", help="at least two nodes, no other jobs")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--phase", type=int, default=2_400, help="Slurm's seconds between the steps of ageing")

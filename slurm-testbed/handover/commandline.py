@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="serving", description=__doc__)
     parser.add_argument("--rate", type=float, default=100.0, metavar="N", help="requests a second")
-    parser.add_argument("--dir", type=Path, default=Path("/run/mirage-serving"), help="the testbed's folder")
+    parser.add_argument("--dir", type=Path, default=Path("/run/mirage-serving"), help="the testbed's directory")
     parser.add_argument("--base-port", type=int, default=28_000, metavar="P", help="the testbed's first port")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write the figures as JSON")
     return parser

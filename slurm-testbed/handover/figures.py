@@ -1,4 +1,4 @@
-"""What requests met before, during and after a hand-over."""
+"""What requests met before, during and after a handover."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ QUANTILES = {"p50": 0.5, "p99": 0.99, "max": 1.0}
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """Instants, of one clock."""
+    """Times, of one clock."""
 
     began: float
     submitted: float
@@ -59,7 +59,7 @@ def _parts(told: Sequence[Told], course: Course) -> dict[str, list[Told]]:
     bounds = {
         "one link": (-np.inf, course.submitted),
         "the second gets ready": (course.submitted, course.taken_over),
-        "hand-over, the first drains": (course.taken_over, course.ended),
+        "handover, the first drains": (course.taken_over, course.ended),
         "the second alone": (course.ended, np.inf),
     }
     return {name: [each for each in told if low <= each.due < high] for name, (low, high) in bounds.items()}

@@ -46,9 +46,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="scenario", description=__doc__)
     parser.add_argument(
-        "--dir", type=Path, default=Path("/run/mirage-testbed"), help="the running testbed's folder"
+        "--dir", type=Path, default=Path("/run/mirage-testbed"), help="the running testbed's directory"
     )
-    parser.add_argument("--work", type=Path, default=Path("/run/mirage-scenario"), help="folder for the daemon")
+    parser.add_argument("--work", type=Path, default=Path("/run/mirage-scenario"), help="directory for the daemon")
     parser.add_argument("--links", type=int, default=10, help="links of each long chain")
     parser.add_argument(
         "--limit", type=int, default=30, metavar="MIN", help="time limit of a link, Slurm's minutes"

@@ -26,7 +26,7 @@ _PATIENCE = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What the daemon held at one instant."""
+    """What the daemon held at one time."""
 
     at: float
     """Slurm's time."""

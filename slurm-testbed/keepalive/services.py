@@ -90,5 +90,5 @@ SERVICES = (
     Service("early-cpu", "alice", ("--partition=cpu", "--nodes=1"), FINISHES, links=3),
     Service("broken-cpu", "bob", ("--partition=cpu", "--nodes=1"), BROKEN, links=4, status="stopped"),
 )
-"""Five that live through all their links (one of them fails now and then), one that finishes early, one that
+"""Five that live through all their links (one of them fails periodically), one that finishes early, one that
 never works."""

@@ -51,7 +51,7 @@ def install_database(layout: Layout) -> None:
 
 
 def database_answers(layout: Layout, statements: str = "select 1") -> bool:
-    """Whether MariaDB carries out ``statements`` for root."""
+    """Whether MariaDB executes ``statements`` for root."""
     argv = [need("mariadb"), "--no-defaults", "-S", str(layout.mysql_socket)]
     return subprocess.run(argv, input=statements.encode(), capture_output=True, check=False).returncode == 0
 
@@ -59,7 +59,7 @@ def database_answers(layout: Layout, statements: str = "select 1") -> bool:
 def make_database(layout: Layout) -> None:
     """The database and the user of slurmdbd."""
     if not database_answers(layout, DATABASE):
-        raise TestbedError(f"MariaDB refused to make slurm_acct_db; see {layout.log}/mariadbd.out")
+        raise TestbedError(f"MariaDB rejected to make slurm_acct_db; see {layout.log}/mariadbd.out")
 
 
 def ask(layout: Layout, *arguments: str, commands: str | None = None) -> subprocess.CompletedProcess[str]:
@@ -85,5 +85,5 @@ def make_accounts(layout: Layout) -> None:
 
 
 def has_accounts(layout: Layout) -> bool:
-    """Whether the last line of ``ACCOUNTS`` has been carried out."""
+    """Whether the last line of ``ACCOUNTS`` has been executed."""
     return "limited" in ask(layout, "-nP", "list", "assoc", f"users={USERS[-1]}", "format=account").stdout

@@ -1,6 +1,7 @@
 """The fast clock: libfaketime in every Slurm process, all of them joined to one shared start time.
 
-One keeper process owns that shared start. munged and MariaDB stay on the real clock, and so may clients: what they
+One supervisor process owns that shared start. munged and MariaDB stay on the real clock, and so may clients:
+what they
 are told is in Slurm's time, and ``clock.json`` lets them convert.
 """
 
@@ -60,9 +61,9 @@ def now(layout: Layout) -> float:
 
 
 def start(layout: Layout, speed: int) -> None:
-    """Start the keeper and write ``clock.json``.
+    """Start the supervisor and write ``clock.json``.
 
-    A testbed that was stopped goes on where its clock stood, as Slurm does not expect time to go back.
+    A testbed that was stopped continues where its clock stood, as Slurm does not expect time to go back.
     """
     ahead = max(0, round(now(layout) - time.time())) if layout.clock.exists() else 0
     ahead = max(ahead, left_ahead(layout))
@@ -76,7 +77,7 @@ def start(layout: Layout, speed: int) -> None:
     keeper = ("env", "-u", "LD_PRELOAD", sys.executable, "-I", "-c", KEEPER_PROGRAM)
     argv = (need("faketime"), "-m", "-f", spelling, *keeper, str(layout.run / "clock.shared"))
     launch(Daemon(KEEPER, argv, myself(), {"PATH": os.environ["PATH"]}), layout)
-    wait_until(lambda: bool(shared_names(layout)), KEEPER_TIMEOUT_S, "the keeper of the fast clock")
+    wait_until(lambda: bool(shared_names(layout)), KEEPER_TIMEOUT_S, "the supervisor of the fast clock")
     for path in shared_files(layout):
         path.chmod(0o666)  # Slurm's user and the jobs' users join, too
     joined = {"LD_PRELOAD": str(library), "FAKETIME": spelling, "FAKETIME_SHARED": " ".join(shared_names(layout))}
@@ -91,7 +92,7 @@ def left_ahead(layout: Layout) -> int:
 
 
 def stop(layout: Layout) -> None:
-    """End the keeper, remember where its clock stood and remove what it shared."""
+    """End the supervisor, remember where its clock stood and remove what it shared."""
     if recorded(KEEPER, layout):
         (layout.directory / "stopped-at").write_text(str(now(layout)))
         end_group(layout)
@@ -103,7 +104,7 @@ def stop(layout: Layout) -> None:
 
 
 def end_group(layout: Layout) -> None:
-    """End keeper and wrapper: the keeper is the wrapper's child, and has its process group."""
+    """End supervisor and wrapper: the supervisor is the wrapper's child, and has its process group."""
     keeper = recorded(KEEPER, layout)
     if keeper:
         os.killpg(keeper.pid, signal.SIGTERM)

@@ -1,7 +1,7 @@
 """Keeps the fast clock: what libfaketime shares lives with it, and a semaphore that died with its holder is freed.
 
 Every process that lives on the clock takes the semaphore while it starts. One that is killed just then never gives
-it back, and whatever starts next waits for ever: the next job, the next ``squeue``. Processes that were forked
+it back, and whatever starts next waits indefinitely: the next job, the next ``squeue``. Processes that were forked
 while the clock was being read are freed too (``forks``). Run by ``onehost/clock.py`` as a program, on the real
 clock: it is told the file to write, and has ``FAKETIME_SHARED`` in its environment.
 """

@@ -76,7 +76,7 @@ def start(settings: Settings, say: Callable[[str], None]) -> None:
 
 
 def check_same(settings: Settings, layout: Layout) -> None:
-    """Refuse to pass off a testbed with other settings."""
+    """Reject to pass off a testbed with other settings."""
     there = read_settings(layout.directory)
     differences = there.differences(settings) if there else ["its settings are not known"]
     if differences:
@@ -91,7 +91,7 @@ def lap_timer(say: Callable[[str], None]) -> Callable[[str], None]:
 
 def bring_up(settings: Settings, layout: Layout, lap: Callable[[str], None]) -> None:
     """The numbered steps of a start."""
-    # 1. Folders, users, keys, devices.
+    # 1. Directories, users, keys, devices.
     if settings.privileged:
         ensure_users()
     prepare_files(settings, layout)
@@ -131,7 +131,7 @@ def start_accounting(settings: Settings, layout: Layout, lap: Callable[[str], No
 
 
 def prepare_files(settings: Settings, layout: Layout) -> None:
-    """Folders, keys, devices and what to remember."""
+    """Directories, keys, devices and what to remember."""
     layout.make()
     daemons.link_true_names(layout)
     for path, size in ((layout.munge / "munge.key", 1024), (layout.jwt_key, 32)):
@@ -268,7 +268,7 @@ class HangingNodes:
 
 
 def restore(layout: Layout) -> Settings:
-    """Every service up, every node resumed, whatever was done to them; jobs go on. The testbed's settings."""
+    """Every service up, every node resumed, whatever was done to them; jobs continue. The testbed's settings."""
     settings = need_running(layout)
     services.wake(recorded_names(layout), layout)
     for name in daemons.all_names(settings):

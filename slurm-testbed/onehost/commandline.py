@@ -69,7 +69,7 @@ def parser() -> argparse.ArgumentParser:
     about = "record what this Slurm answers about jobs of every kind"
     recording = command("capture", about, run_capture, "-capture")
     recording.add_argument(
-        "--to", default=str(ASSETS), metavar="FOLDER", help="a folder per version (default: %(default)s)"
+        "--to", default=str(ASSETS), metavar="FOLDER", help="a directory per version (default: %(default)s)"
     )
     recording.add_argument("--base-port", type=int, default=27000, metavar="P", help="the first port")
     return top
@@ -106,7 +106,7 @@ def asked(arguments: argparse.Namespace, layout: Layout) -> Settings:
 def is_privileged(unprivileged: bool) -> bool:
     """Root starts the full testbed; anybody else the one of a single user, for which root is no good."""
     if unprivileged and os.geteuid() == 0:
-        raise TestbedError("--unprivileged as root: slurmrestd refuses root; start it as an ordinary user")
+        raise TestbedError("--unprivileged as root: slurmrestd rejects root; start it as an ordinary user")
     return os.geteuid() == 0
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 CELL, MARK = "\x1f", "\x1e0123456789ab"
 """Ends of cells and of rows. Mirage draws the mark's digits for each query, and passes it in the environment."""
 EPOCH = {"SLURM_TIME_FORMAT": "%s", "TZ": "UTC", "SLURM_BITSTR_LEN": "0"}
-"""What Mirage sets: instants as epoch seconds, lists of array tasks not cut short."""
+"""What Mirage sets: times as epoch seconds, lists of array tasks not cut short."""
 PLAIN, BOTH, ONLY_EPOCH = ("",), ("", ".epoch"), (".epoch",)
 # What Mirage asks is written down again, as this has to run where what Mirage depends on is not installed: a test
 # of the recordings (tests/slurm/test_recorded_text.py) compares every argument with those that Mirage sends.

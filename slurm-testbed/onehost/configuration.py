@@ -143,7 +143,7 @@ def changes_of_speed(settings: Settings, layout: Layout) -> dict[str, str]:
         "SlurmctldTimeout": str(max(3_600, timeout)),
         "SlurmdTimeout": "0",
         "KillWait": str(max(60, speed)),
-        # Each sample reads all of /proc, which takes up to a tenth of a processor for each job.
+        # Each sample reads all of /proc, which takes up to a tenth of a CPU for each job.
         "JobAcctGatherFrequency": f"task={speed * 30}",
         "MinJobAge": "86400",
         "BatchStartTimeout": str(LARGEST_TIMEOUT_S),

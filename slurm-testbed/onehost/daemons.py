@@ -124,7 +124,7 @@ def slurmd(node: str, settings: Settings, layout: Layout) -> Daemon:
 
 
 def slurmrestd(settings: Settings, layout: Layout) -> Daemon:
-    """REST over TCP on loopback; callers bring a token. It refuses to run as root or as Slurm's user."""
+    """REST over TCP on loopback; callers bring a token. It rejects to run as root or as Slurm's user."""
     port = settings.base_port + 3
     argv = (need("slurmrestd"), "-a", "rest_auth/jwt", *rest_plugins(settings, layout), f"127.0.0.1:{port}")
     extra = {"SLURM_JWT": "daemon", **rest_security(settings)}

@@ -1,4 +1,4 @@
-"""What the testbed refuses, in words for the reader."""
+"""What the testbed rejects, in words for the reader."""
 
 from __future__ import annotations
 

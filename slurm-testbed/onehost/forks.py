@@ -2,7 +2,7 @@
 
 libfaketime guards the time with a mutex. When slurmstepd forks a job while another of its threads reads the time,
 the child has the mutex locked and no thread that could unlock it: it hangs before it becomes the job, and its node
-stays "completing" for ever. Such a child is known for certain: one thread, waiting for a private futex, which only
+stays "completing" indefinitely. Such a child is certain: one thread, waiting for a private futex, which only
 itself could wake.
 """
 

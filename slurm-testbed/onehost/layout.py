@@ -60,7 +60,7 @@ class Layout:
         return self.directory / "testbed.json"
 
     def check(self) -> None:
-        """Refuse directories in which Slurm would fail later, and less clearly."""
+        """Reject directories in which Slurm would fail later, and less clearly."""
         if len(str(self.directory)) > LONGEST_DIRECTORY:
             raise TestbedError(
                 f"--dir {self.directory}: longer than {LONGEST_DIRECTORY} characters (Unix sockets)"
@@ -69,7 +69,7 @@ class Layout:
             raise TestbedError(f"--dir {self.directory}: mounted noexec, but slurmd runs job scripts from there")
 
     def make(self) -> None:
-        """Create the folders; whoever started the testbed owns them until their daemon does."""
+        """Create the directories; whoever started the testbed owns them until their daemon does."""
         for folder in FOLDERS:
             (self.directory / folder).mkdir(parents=True, exist_ok=True)
             (self.directory / folder).chmod(0o755)

@@ -56,7 +56,7 @@ def myself() -> Person:
 def ensure_users(names: Sequence[str] = (*USERS, OPERATOR)) -> None:
     """Create users, those of the testbed if no others are named, where the machine does not have them.
 
-    One testbed at a time: ``useradd`` refuses while another of its kind runs. Raises ``CalledProcessError``.
+    One testbed at a time: ``useradd`` rejects while another of its kind runs. Raises ``CalledProcessError``.
     """
     missing = [name for name in names if not _exists(name)]
     if not missing:

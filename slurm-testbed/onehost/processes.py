@@ -1,6 +1,6 @@
 """Daemons by name: started detached, remembered by process id and start time, ended by those only.
 
-The start time guards against a process id that has been given to somebody else since.
+The start time guards against a process id that has been given to another user since.
 """
 
 from __future__ import annotations

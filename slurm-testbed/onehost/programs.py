@@ -36,7 +36,7 @@ CLOCK_LIBRARIES = "/usr/lib/*/faketime/libfaketimeMT.so.1"
 
 
 def find(program: str) -> Path | None:
-    """The program's path, looked for in the administrator's folders too.
+    """The program's path, looked for in the administrator's directories too.
 
     Where Debian's slurm-wlm-emulator is installed it has taken over the daemons' names; the real ones are then
     those ending in ``-wlm``.
@@ -62,7 +62,7 @@ def missing_packages(settings: Settings) -> list[str]:
 
 
 def check_programs(settings: Settings) -> None:
-    """Refuse to start, naming the packages, where something is not installed."""
+    """Reject to start, naming the packages, where something is not installed."""
     missing = missing_packages(settings)
     if missing:
         raise TestbedError(

@@ -46,7 +46,7 @@ def launch_only(name: str, settings: Settings, layout: Layout) -> Process:
 
 
 def make_rest_folder(layout: Layout, owner: Person) -> None:
-    """The folder of a user's own socket; only the user may open what is in it."""
+    """The directory of a user's own socket; only the user may open what is in it."""
     folder = layout.rest / owner.name
     folder.mkdir(exist_ok=True)
     os.chown(folder, owner.uid, owner.gid)
@@ -81,7 +81,7 @@ def end(names: Sequence[str], layout: Layout) -> None:
 
 def act(name: str, action: str, settings: Settings, layout: Layout) -> None:
     """``start|stop|kill|pause|continue`` one daemon, for tests of what happens then."""
-    daemons.daemon(name, settings, layout)  # refuses unknown names
+    daemons.daemon(name, settings, layout)  # rejects unknown names
     if action == "start":
         start(name, settings, layout)
         return
@@ -102,7 +102,7 @@ def act_on_node(node: str, action: str, settings: Settings, layout: Layout) -> N
     Its slurmd has to go as well: one that registers brings a node of state DOWN back into service.
     """
     name = f"slurmd@{node}"
-    daemons.daemon(name, settings, layout)  # refuses unknown names
+    daemons.daemon(name, settings, layout)  # rejects unknown names
     if action == "down":
         end_processes([name], layout, signal.SIGKILL)
         end_steps(layout, node)
@@ -133,7 +133,7 @@ def _is_back(node: str, layout: Layout) -> bool:
 
 
 def wake(names: Sequence[str], layout: Layout) -> None:
-    """Let paused daemons go on, so that they can be asked and ended."""
+    """Let paused daemons continue, so that they can be asked and ended."""
     for name in names:
         process = recorded(name, layout)
         if process:

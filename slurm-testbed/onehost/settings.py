@@ -30,7 +30,7 @@ class Settings:
     conf_lines: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work, before anything is started."""
+        """Reject what cannot work, before anything is started."""
         if not 1 <= self.speed <= FASTEST:
             raise TestbedError(f"--speed {self.speed}: from 1 (the real clock) to {FASTEST}")
         for line in self.conf_lines:

@@ -37,7 +37,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="one file a record")
     parser.add_argument("--seed", type=int, default=1, help="of the workload (default: %(default)s)")
     parser.add_argument("--speed", type=int, default=60, help="Slurm seconds a real second (default: %(default)s)")
-    parser.add_argument("--dir", type=Path, default=Path("/run/mirage-fidelity"), help="the testbed's folder")
+    parser.add_argument("--dir", type=Path, default=Path("/run/mirage-fidelity"), help="the testbed's directory")
     parser.add_argument("--base-port", type=int, default=29_000, metavar="P", help="the testbed's first port")
     return parser
 

@@ -10,13 +10,13 @@ if TYPE_CHECKING:
 
 Expected = tuple[str, Any]
 """When a job must start: at the ``submit``, ``start`` or ``end`` of a job that is named, at the ``first end`` of
-an array's tasks, or ``at`` an instant of the workload; or that it is ``refused`` or ``never`` starts.
+an array's tasks, or ``at`` a time of the workload; or that it is ``refused`` or ``never`` starts.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedJob:
-    """One submission. ``at`` and ``begin`` are Slurm's seconds since the workload's first instant."""
+    """One submission. ``at`` and ``begin`` are Slurm's seconds since the workload's first time."""
 
     name: str
     at: int
@@ -52,7 +52,7 @@ class PlannedJob:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is done at an instant to a job that was submitted before, or to the cluster."""
+    """What is done at a time to a job that was submitted before, or to the cluster."""
 
     at: int
     kind: str

@@ -1,4 +1,4 @@
-"""Plays a workload on a running testbed, each step at its instant of Slurm's clock."""
+"""Plays a workload on a running testbed, each step at its time of Slurm's clock."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 SCONTROL = {"hold": "uhold", "release": "release"}
 LEAD = 90
-"""Slurm's seconds from now to a workload's first instant."""
+"""Slurm's seconds from now to a workload's first time."""
 
 
 @dataclass(slots=True)
@@ -24,13 +24,13 @@ class Played:
     """What was asked of Slurm, when, and under which id."""
 
     begin: int
-    """Slurm's time of the workload's instant 0."""
+    """Slurm's time of the workload's time 0."""
     ids: dict[str, int] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     """Slurm's words, by job or by change: such as a job that has ended before it was to be held."""
     changes: list[dict[str, Any]] = field(default_factory=list)
     lags: list[float] = field(default_factory=list)
-    """By step: Slurm's seconds between its instant and its end."""
+    """By step: Slurm's seconds between its time and its end."""
 
 
 class Player:
@@ -131,7 +131,7 @@ class Player:
 
 
 class Watcher:
-    """Looks at the queue now and then while a workload is played."""
+    """Looks at the queue periodically while a workload is played."""
 
     def __init__(self, around: Surroundings, every: int) -> None:
         """``every``: Slurm's seconds between two looks."""

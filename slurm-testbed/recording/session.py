@@ -107,7 +107,7 @@ def document(
 def _jobs(
     workload: Workload, done: Played, rows: list[dict[str, str]], started: dict[str, str]
 ) -> Iterator[dict[str, Any]]:
-    """Every job as it was asked for and as it went, tasks of an array one by one; a refused one did not go."""
+    """Every job as it was asked for and as it went, tasks of an array one by one; a rejected one did not go."""
     by_id = {row["JobIDRaw"]: row for row in rows}
     tasks = _tasks(rows, set(map(str, done.ids.values())))
     for job in workload.jobs:

@@ -1,6 +1,6 @@
 """Small scenarios: a few jobs, one rule each, and when every job must start.
 
-An expectation is an instant that the rule names: a job's own submission, another's end, an instant of the
+An expectation is a time that the rule names: a job's own submission, another's end, a time of the
 scenario. The alternatives that another rule would choose are ten minutes or more away.
 """
 

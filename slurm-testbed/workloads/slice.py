@@ -1,7 +1,7 @@
 """A slice of a real log on the testbed: thirty hours of LS6 on half its nodes, four times as fast.
 
 Submissions, run times, limits and who submits are the log's, all times divided by four; a job of N nodes asks for
-N / 2, rounded up. What ran or waited when the slice begins is submitted at its first instant, in order, with the
+N / 2, rounded up. What ran or waited when the slice begins is submitted at its first time, in order, with the
 run time that was left.
 """
 
@@ -64,7 +64,7 @@ class Line:
 
 
 def slice_of_ls6() -> Workload:
-    """The workload. Raises ``FileNotFoundError`` where the published log is not beside the checkout."""
+    """The workload. Raises ``FileNotFoundError`` where the published log is not next to the checkout."""
     lines = sorted(_lines(), key=lambda line: line.submit)
     begin = lines[0].submit + FIRST_H * HOUR
     owners: dict[str, str] = {}

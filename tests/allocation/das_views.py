@@ -1,4 +1,4 @@
-"""Instants for the agents' tests: pools of several shapes, tasks that run on some of the devices."""
+"""Times for the agents' tests: pools of several shapes, tasks that run on some of the devices."""
 
 from __future__ import annotations
 

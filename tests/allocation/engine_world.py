@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 EPOCH = 1_700_000_000.0
 SLOW = ("KILL",)
-"""What a step obeys at once that takes its time to save."""
+"""What a step executes at once that takes its time to save."""
 
 
 @dataclass
@@ -106,7 +106,7 @@ def first_fit(view: PoolView) -> Moves:
 
 
 class FirstFit:
-    """The same as a placer: nothing of it has to be compiled."""
+    """The same as a placement policy: nothing of it has to be compiled."""
 
     name = "first-fit"
 
@@ -137,7 +137,7 @@ class ByScore:
 
 
 def preempting(ordering: ByScore | None = None, *, move: bool = False) -> Callable[[PoolView], Moves]:
-    """The real decisions with preemption, over a placer that is not compiled."""
+    """The real decisions with preemption, over a placement policy that is not compiled."""
     chosen, placer, rules = ordering or ByScore(), FirstFit(), Rules(preempt=True, move=move)
     return lambda view: dispatch(view, chosen, placer, rules)
 
@@ -165,7 +165,7 @@ def _place(view: PoolView, row: int, free: np.ndarray, cpus: np.ndarray, memory:
 
 @dataclass
 class Site:
-    """One state folder, one clock, and any number of links."""
+    """One state directory, one clock, and any number of links."""
 
     folder: StateFolder
     plan: WorkPlan

@@ -1,6 +1,6 @@
 """Stands on PATH as srun, squeue, scancel, scontrol and sinfo of one job whose nodes are all this machine.
 
-Its folder (``FAKE_JOB``) holds the job's steps, and files by which a test breaks something:
+Its directory (``FAKE_JOB``) holds the job's steps, and files by which a test breaks something:
 
 - ``lies``: srun exits with 0 and says nothing, however its step ended;
 - ``refuse``: so many more steps are not created;
@@ -91,7 +91,7 @@ def watch(step: Path, places: list[str], ranks: list[subprocess.Popen[bytes]]) -
                 step.write_text(json.dumps(json.loads(step.read_text()) | {"stays": True}))
             else:
                 step.unlink()
-            return 0  # so does Slurm 22.05, and lists for ever a step of which no node is left
+            return 0  # so does Slurm 22.05, and lists indefinitely a step of which no node is left
         time.sleep(0.02)
     step.unlink()
     codes = [rank.returncode if rank.returncode >= 0 else 128 - rank.returncode for rank in ranks]

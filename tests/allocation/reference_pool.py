@@ -1,6 +1,6 @@
-"""The simulated pool once more, slow and plain: objects, lists and fractions instead of tables and floats.
+"""The simulated pool again, slow and plain: objects, lists and fractions instead of tables and floats.
 
-Every instant is computed from scratch: who runs where gives every speed, and the next thing to happen is looked
+Every time is computed from scratch: who runs where gives every speed, and the next thing to happen is looked
 for among all. Placing is first-fit or best-fit as ``kernel.placing`` says, preemption as ``rearranging`` says.
 """
 
@@ -39,7 +39,7 @@ class Task:
     after: set[int]
     left: Fraction
     place: list[int] = field(default_factory=list)
-    """Devices while it runs; -1 - node for a task of processors alone."""
+    """Devices while it runs; -1 - node for a task of CPUs alone."""
     start: Fraction | None = None
     end: Fraction | None = None
     ready: Fraction = Fraction(0)
@@ -49,7 +49,7 @@ class Task:
 
     @property
     def remaining(self) -> Fraction | None:
-        """What is believed to be left."""
+        """What is estimated to be left."""
         return None if self.expected is None else max(self.expected - (self.work - self.left), Fraction(0))
 
 
@@ -84,7 +84,7 @@ class ReferencePool:
         return 1 - sum((task.share for task in holders if device in task.place), Fraction(0))
 
     def left_on(self, node: int, holders: list[Task]) -> tuple[int, int]:
-        """Processors and memory not taken."""
+        """CPUs and memory not taken."""
         cpus, memory = int(self.pool.cpus[node]), int(self.pool.memory_mb[node])
         for task in holders:
             here = sum(self.node(device) == node for device in task.place)
@@ -122,7 +122,7 @@ class ReferencePool:
             self.check()
 
     def advance(self) -> bool:
-        """To the next instant at which something is pending."""
+        """To the next time at which something is pending."""
         while True:
             instants = [self.end_of(task) for task in self.running()]
             instants += [task.submit for task in self.tasks if task not in self.arrived]
@@ -235,7 +235,7 @@ class ReferencePool:
             self.start(task, place)
 
     def holding_after(self, holding: list[Task], behind: list[Task], taken: list[Task]) -> list[Task]:
-        """Those that hold their devices on beside what is taken; where two collide, the first does."""
+        """Those that hold their devices on next to what is taken; where two collide, the first does."""
         staying: list[Task] = []
         for task in behind:
             if self.fits_where_it_is(task, taken + staying):
@@ -251,7 +251,7 @@ class ReferencePool:
     # Places
 
     def find(self, task: Task, holders: list[Task]) -> list[int]:
-        """Where the task goes beside these; empty: nowhere."""
+        """Where the task goes next to these; empty: nowhere."""
         nodes = range(len(self.pool.node_names))
         usable = {node: self.usable(task, node, holders) for node in nodes}
         if task.devices == 0:
@@ -284,7 +284,7 @@ class ReferencePool:
         return sum((self.free(d, holders) for d in devices), Fraction(0))
 
     def usable(self, task: Task, node: int, holders: list[Task]) -> list[int]:
-        """The devices on a node that the task could have, as many as processors and memory are there for."""
+        """The devices on a node that the task could have, as many as CPUs and memory are there for."""
         devices = [
             d
             for d in range(len(self.pool.device_node))

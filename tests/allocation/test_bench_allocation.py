@@ -49,7 +49,7 @@ def test_a_peer_that_fails_is_quoted(peer: Path) -> None:
     (peer / "run_sim.py").write_text("raise SystemExit('no such cluster')")
     with pytest.raises(MirageError, match="no such cluster"):
         run_muri(peer, "trace1")
-    with pytest.raises(ConfigError, match="is not the folder 'simulator' of Muri"):
+    with pytest.raises(ConfigError, match="is not the directory 'simulator' of Muri"):
         run_muri(peer / "trace-data", "trace1")
 
 

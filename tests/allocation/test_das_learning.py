@@ -1,4 +1,4 @@
-"""Rewards and advantages against their definitions; a training that goes on where it was cut off."""
+"""Rewards and advantages against their definitions; a training that continues where it was cut off."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ def test_nothing_pending_nothing_running_is_seen_too() -> None:
 
 
 class Untaught:
-    """Places as agents do that have learnt nothing: by what placements cost."""
+    """Places as agents do that have learned nothing: by what placements cost."""
 
     name = "untaught"
 

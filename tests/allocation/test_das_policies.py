@@ -1,4 +1,5 @@
-"""Trained agents as files: what is written is read again, decides as in training, and is refused where damaged."""
+"""Trained agents as files: what is written is read again, decides as in training, and is rejected where
+damaged."""
 
 from __future__ import annotations
 
@@ -125,7 +126,7 @@ def test_manifests_of_other_versions_are_refused(
 
 
 def test_a_folder_without_agents_is_said(tmp_path: Path) -> None:
-    with pytest.raises(ArtifactMismatch, match="name the folder of a trained model"):
+    with pytest.raises(ArtifactMismatch, match="name the directory of a trained model"):
         placer(f"das:{tmp_path}")
 
 

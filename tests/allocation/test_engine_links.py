@@ -1,4 +1,4 @@
-"""Several links, one state folder: overlapping, killed, restarted. No task is lost, none runs twice at once."""
+"""Several links, one state directory: overlapping, killed, restarted. No task is lost, none runs twice at once."""
 
 from __future__ import annotations
 

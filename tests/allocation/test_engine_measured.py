@@ -1,4 +1,4 @@
-"""What tasks report while they run: how far they are, how fast in whose company, and what is believed of it."""
+"""What tasks report while they run: how far they are, how fast in whose company, and what is estimated of it."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Work:
         engine_of(self.agent).finish(f"{name}.1")
 
     def speeds(self) -> dict[tuple[str, str], float]:
-        """What is left of one model beside another, and its rate alone, by names."""
+        """What is left of one model next to another, and its rate alone, by names."""
         found = estimate(self.site.ledger().evidence)
         ratios = {
             (run.model, other.model): float(found.ratio[i, j])
@@ -134,7 +134,7 @@ def test_a_neighbour_that_slows_a_task_down_is_found_out(tmp_path: Path) -> None
     work.pass_time(long, step=10)
     work.finish("a1")
     work.pass_time(10)
-    # Ridge regression with W = 50 alone and beside: 50 / 52 of the logarithm.
+    # Ridge regression with W = 50 alone and next to: 50 / 52 of the logarithm.
     found = work.speeds()
     assert np.log(found["a", "b"]) == pytest.approx(np.log(0.6) * 50 / 52, rel=0.01)
     assert found["b", "a"] == 1.0  # never alone: nobody knows what it would do
@@ -204,7 +204,7 @@ def test_measured_interference_keeps_tasks_apart(tmp_path: Path) -> None:
 
 
 def _nodes_of_two(folder: Path, now: float) -> int:
-    """Over how many nodes ``a`` and ``b`` are put, by what is known in this folder."""
+    """Over how many nodes ``a`` and ``b`` are put, by what is known in this directory."""
     site = Site.of(folder, model("a3"), model("b3"))
     site.now, site.lives = now, 10
 
@@ -299,7 +299,7 @@ def test_a_table_given_beforehand_is_known_by_this_pools_kinds_and_nodes(tmp_pat
     assert given_speeds("", agent.book.pool).runs == ()
 
 
-# what is believed of run times
+# what is estimated of run times
 
 
 def believed(

@@ -79,7 +79,7 @@ def test_one_that_saves_keeps_its_device_until_it_has_ended_and_is_told_once(tmp
 
 
 def test_nobody_else_is_told_for_the_same_one_and_what_is_free_is_used_meanwhile(tmp_path: Path) -> None:
-    """``wide`` needs a whole node; ``small`` comes after it, and fits beside ``stays``, which goes on."""
+    """``wide`` needs a whole node; ``small`` comes after it, and fits next to ``stays``, which continues."""
     site = Site.of(
         tmp_path,
         gate(),

@@ -362,7 +362,8 @@ def test_within_a_chain_all_over_is_0_and_makes_the_done_file(runs: Runs) -> Non
 
 @pytest.mark.skipif(os.getuid() != 0, reason="a process of another user needs root")
 def test_nobody_elses_process_is_taken_for_a_keeper(tmp_path: Path) -> None:
-    """Whoever reads the command line of a keeper can start a process that has the same one, or the same mark."""
+    """Whoever reads the command line of a supervisor can start a process that has the same one, or the same
+    mark."""
     path, keepers = tmp_path / "attempt", Keepers()
     launch = Launch("task", path, (), {}, {}, {}, str(tmp_path), tmp_path / "output")
     step = keepers.start(launch, ["sleep", "60"], {}, tmp_path / "output", str(tmp_path))

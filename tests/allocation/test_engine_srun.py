@@ -84,7 +84,7 @@ def test_a_refused_srun_is_said_and_tried_again(runs: JobRuns) -> None:
     runs.write(tasks(("a", "echo ran >>marks", "")))
     code, said = runs.finish(runs.begin())
     assert code == 0
-    assert "a.1: refused: Unable to create step for job 7: Requested node configuration is not available" in said
+    assert "a.1: rejected: Unable to create step for job 7: Requested node configuration is not available" in said
     assert runs.results("a") == ["refused", "succeeded"]
     assert lines(runs.folder / "marks") == ["ran"]
 
@@ -123,7 +123,7 @@ def test_a_failing_nodes_tasks_go_elsewhere(runs: JobRuns) -> None:
 
 
 def test_what_failed_with_its_node_while_no_agent_ran_has_not_succeeded(runs: JobRuns) -> None:
-    """Its srun said 0, and Slurm lists its step for ever."""
+    """Its srun said 0, and Slurm lists its step indefinitely."""
     runs.write(
         tasks(("a", "echo $SLURMD_NODENAME >>marks; [ $SLURMD_NODENAME = n2 ] || sleep 1000", "devices = 4"))
     )
@@ -229,7 +229,7 @@ def test_a_step_whose_srun_was_killed_is_ended_before_it_is_tried_again(runs: Jo
 
 
 def test_steps_that_alone_are_left_are_found_by_name_and_ended_first(runs: JobRuns) -> None:
-    """The agent, its keepers and sruns were killed, the step lives: it must not run twice."""
+    """The agent, its supervisors and sruns were killed, the step lives: it must not run twice."""
     runs.write(tasks(("a", "echo b$MIRAGE_ATTEMPT >>marks; [ $MIRAGE_ATTEMPT = 2 ] || sleep 1000", "")))
     child = runs.begin()
     runs.until(lambda: lines(runs.folder / "marks"), "the step")

@@ -193,11 +193,11 @@ def said_of(tmp_path: Path, length: float = float("inf"), **more: object) -> str
         ({"devices": 3, "kinds": ("a100",)}, "at most 2"),
         ({"kinds": ("h100", "gpu:a100")}, ""),
         ({"kinds": ("h100",)}, "there is no h100 here, but gpu:a100, gpu:v100"),
-        ({"devices": 2, "cpus": 17}, "no room for 17 processors"),
+        ({"devices": 2, "cpus": 17}, "no room for 17 CPUs"),
         ({"devices": 2, "cpus": 32, "max_nodes": 2, "memory_mb": 2000}, ""),
-        ({"devices": 0, "memory_mb": 1001}, "no node has 1 processors and 1001 MB"),
+        ({"devices": 0, "memory_mb": 1001}, "no node has 1 CPUs and 1001 MB"),
         ({"expected": 100.0}, ""),
-        ({"directory": "/no/such"}, "/no/such is no folder"),
+        ({"directory": "/no/such"}, "/no/such is no directory"),
     ],
 )
 def test_impossible_demands_are_named_before_anything_starts(

@@ -51,7 +51,8 @@ def beside(measured: Measurements, run: Measured, other: Measured) -> float:
 def test_what_neighbours_leave_is_found_as_well_as_so_many_measurements_allow(
     count: int, truth: float, seed: int
 ) -> None:
-    # With W = time / TRUSTED alone and as much beside, ridge regression gives W / (W + 2) of the difference of the
+    # With W = time / TRUSTED alone and as much next to, ridge regression gives W / (W + 2) of the difference of
+    # the
     # logarithms: a bias of |log truth| x 2 / (W + 2), and a standard deviation of at most noise x sqrt(2 / count).
     noise, seconds, rng = 0.1, 1_800.0, np.random.default_rng(seed)
     found = Evidence()
@@ -64,14 +65,14 @@ def test_what_neighbours_leave_is_found_as_well_as_so_many_measurements_allow(
 
 
 def test_few_measurements_are_believed_in_part() -> None:
-    # Twice TRUSTED alone and beside: half of the logarithm, which is the definition of TRUSTED.
+    # Twice TRUSTED alone and next to: half of the logarithm, which is the definition of TRUSTED.
     found = estimate(evidence((A, (), 2 * TRUSTED, 4.0), (A, (B,), 2 * TRUSTED, 1.0)))
     assert beside(found, A, B) == pytest.approx(0.5)
     assert beside(found, B, A) == 1.0
 
 
 def test_placements_neighbours_and_their_products_are_told_apart() -> None:
-    # What a spread costs is only ever seen beside somebody; the model has to take the product apart.
+    # What a spread costs is only ever seen next to somebody; the model has to take the product apart.
     long = 1e7
     found = estimate(
         evidence(
@@ -145,7 +146,7 @@ def test_nothing_measured_leaves_the_table_that_was_given() -> None:
 
 
 def test_what_is_measured_mends_the_table_that_was_given() -> None:
-    # Spread over two nodes it is 0.8 as fast, not 0.4; halved beside its like, as the table has it.
+    # Spread over two nodes it is 0.8 as fast, not 0.4; halved next to its like, as the table has it.
     long = 1e8
     seen = evidence((A, (), long, 5.0), (A_WIDE, (), long, 4.0), (A, (A,), long, 2.5))
     found = estimate(seen, PRIOR)

@@ -30,7 +30,7 @@ NEVER = math.inf
 
 @st.composite
 def views(draw: st.DrawFn) -> PoolView:
-    """Some instant of a run, with tasks that have ended, run, were preempted, wait."""
+    """Some time of a run, with tasks that have ended, run, were preempted, wait."""
     count = draw(st.integers(3, 10))
 
     def column(values: st.SearchStrategy[float]) -> list[float]:
@@ -91,7 +91,7 @@ def or_last(value: float) -> float:
 
 
 def guess(tasks: TaskTable, task: int) -> float:
-    """The believed run time, or the median of those of as many devices, or of all, or an hour."""
+    """The estimated run time, or the median of those of as many devices, or of all, or an hour."""
     if not math.isnan(tasks.expected[task]):
         return float(tasks.expected[task])
     rows = [t for t in range(len(tasks)) if not math.isnan(tasks.expected[t])]

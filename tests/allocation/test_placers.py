@@ -1,4 +1,5 @@
-"""The built-in placers: what they place fits, and is where their rule says, by plain Python over small pools."""
+"""The built-in placement policies: what they place fits, and is where their rule says, by plain Python over
+small pools."""
 
 from __future__ import annotations
 
@@ -202,9 +203,9 @@ def placed_by(name: str, view: PoolView, count: int) -> dict[int, list[int]]:
 
 
 def test_foresight_keeps_processors_for_devices_where_fragments_are_equal() -> None:
-    """A task of 8 processors alone, before nine of one device and 4 processors: 4 for each device.
+    """A task of 8 CPUs alone, before nine of one device and 4 CPUs: 4 for each device.
 
-    A node of 4 devices and 16 processors can spare none: 8 less strand 4 - 8 / 4 = 2 devices there. No task of the
+    A node of 4 devices and 16 CPUs can spare none: 8 less strand 4 - 8 / 4 = 2 devices there. No task of the
     mix is kept off at once, so to FGD it is as good as the node of 64, and it takes the first.
     """
     alone = [0] + [1] * 9

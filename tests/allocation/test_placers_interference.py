@@ -1,4 +1,5 @@
-"""The interference-aware placer, against every place that there is and sums of speeds in plain Python."""
+"""The interference-aware placement policy, against every place that there is and sums of speeds in plain
+Python."""
 
 from __future__ import annotations
 
@@ -160,7 +161,8 @@ def test_neighbours_that_run_count_as_those_just_placed(view: PoolView, count: i
 
 
 def test_it_evades_a_neighbour_that_it_would_slow_down_though_it_would_not_suffer_itself() -> None:
-    """Beside the first the second keeps 0.9 of its speed, but takes half of the other's; a second node is free."""
+    """Next to the first the second keeps 0.9 of its speed, but takes half of the other's; a second node is
+    free."""
     tasks, pool = task_table([1.0, 1.0]), plain_pool(2, 2)
     view = empty_view(tasks, pool, np.arange(2, dtype=np.int32))
     row = np.array([0, 1], dtype=np.int32)[:, None, None].repeat(2, axis=1)
@@ -183,7 +185,8 @@ def test_it_bears_a_neighbour_where_going_elsewhere_costs_more() -> None:
 
 
 class Checked:
-    """Looks whether what is free and who runs add up to the pool, in every view that the placer is shown."""
+    """Looks whether what is free and who runs add up to the pool, in every view that the placement policy is
+    shown."""
 
     name = "checked"
 

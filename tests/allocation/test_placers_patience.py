@@ -1,4 +1,5 @@
-"""Patient placers: nobody is spread without need, nobody waits for ever, and compiled runs are the plain ones."""
+"""Patient placement policies: nobody is spread without need, nobody waits indefinitely, and compiled runs are
+the plain ones."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Plain:
-    """A placer that the simulation knows nothing of but its port."""
+    """A placement policy that the simulation knows nothing of but its port."""
 
     def __init__(self, name: str) -> None:
         self.name, self._inner = name, placer(name)

@@ -94,7 +94,7 @@ RULES = st.builds(
 
 
 class Uncompiled:
-    """A placer that the simulation knows nothing of but its port."""
+    """A placement policy that the simulation knows nothing of but its port."""
 
     def __init__(self, name: str) -> None:
         self._inner = CompiledPlacer(name)
@@ -116,7 +116,7 @@ def worlds(draw: st.DrawFn) -> SimulatedPool:
 def test_every_instant_is_that_of_the_plain_pool(
     world: SimulatedPool, ordering: Scored, name: str, port: int
 ) -> None:
-    """Compiled as a whole, decision by decision, and with a placer behind its port alone."""
+    """Compiled as a whole, decision by decision, and with a placement policy behind its port alone."""
     placer: Placer = Uncompiled(name) if port == 2 else CompiledPlacer(name)
     found = world.play(Opaque(ordering) if port else ordering, placer)
     plain = ReferencePool(world.tasks, world.pool, world.speeds, world.rules, best_fit=name == "best-fit")
@@ -143,7 +143,7 @@ def test_what_must_hold_of_any_run(world: SimulatedPool, ordering: Scored) -> No
 
 
 def _no_device_is_given_twice(found: Outcome) -> None:
-    """At no instant more than one whole device; a task never has one device twice."""
+    """At no time more than one whole device; a task never has one device twice."""
     log = found.segments
     for device in np.unique(log.device):
         rows = np.flatnonzero((log.device == device) & (log.end > log.start))
@@ -201,7 +201,7 @@ def test_a_resumption_costs_what_it_is_said_to_cost() -> None:
     assert found.fee.sum() == pytest.approx(14.0 / 3600.0)
 
 
-# What is refused
+# What is rejected
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def _world() -> SimulatedPool:
         (1, [1, 0], 0, "twice or out of order"),
         (1, [1, 2], 0, "spread over more nodes"),
         (0, [3], 0, "does not have"),
-        (2, [], 1, "lacks processors or memory"),
+        (2, [], 1, "lacks CPUs or memory"),
         (2, [], 7, "does not have"),
     ],
 )
@@ -273,5 +273,5 @@ def test_a_policy_that_starts_nothing_is_told_so() -> None:
 def test_a_policy_that_changes_its_mind_before_anything_is_done_is_told_so() -> None:
     tasks, pool = task_table([9.0, 9.0], restart=np.array([2.0, 2.0])), plain_pool(1, 1)
     world = SimulatedPool(tasks, pool, one_speed(tasks, pool), Rules(preempt=True, quantum=1.0))
-    with pytest.raises(Stalled, match="again and again before any work is done"):
+    with pytest.raises(Stalled, match="repeatedly before any work is done"):
         world.play(ORDERINGS[2], CompiledPlacer("first-fit"))

@@ -88,7 +88,8 @@ def test_without_preemption_another_program_found_the_same(
     ("trace", "published"), [("trace3_pr", 798058), ("trace1_pr", 1801860), ("trace3", 185022), ("trace1", 980141)]
 )
 def test_srsf_is_near_what_is_published_though_nothing_is_moved(shared: Path, trace: str, published: int) -> None:
-    """Muri's simulator places all running jobs anew at each event, at no cost; ours leaves them where they are."""
+    """Muri's simulator places all running jobs again at each event, at no cost; ours leaves them where they
+    are."""
     found = muri_pool(shared, trace, Rules(preempt=True)).play(LeastLeft(), CompiledPlacer("best-fit")).figures
     assert found.mean_jct == pytest.approx(published, rel=0.03)
     assert found.preemptions > 100

@@ -1,4 +1,4 @@
-"""Fixtures of the interface's tests."""
+"""Fixtures of the API's tests."""
 
 from api_world import world
 from network_world import network

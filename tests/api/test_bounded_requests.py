@@ -113,7 +113,7 @@ def test_request_body_read_by_hand_is_one_that_is_bounded() -> None:
 
 
 NEEDED = {"failures": {"recovery": "retry"}, "aim": {"kind": "cheapest"}, "request.warn": {"name": "USR1"}}
-"""What must stand beside a field."""
+"""What must stand next to a field."""
 
 
 def posted(place: str, value: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""The interface through a real Unix socket: chains, who may do what, problems."""
+"""The API through a real Unix socket: chains, who may do what, problems."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cluster and its queue over the interface."""
+"""The cluster and its queue over the API."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Hung:
         self._lock = threading.Lock()
         self.begun = 0
         self.now: Counter[str] = Counter()
-        """Queries under way, by caller."""
+        """Queries in progress, by caller."""
 
     def ask(self, caller: str = "") -> dict[str, str]:
         with self._lock:

@@ -286,7 +286,7 @@ def test_who_proves_nothing_again_and_again_has_to_wait(network: Network) -> Non
     assert {answer.status for answer in answers} == {401, 429}
     assert answers[-1].status == 429
     assert int(answers[-1].headers["retry-after"]) >= 1
-    assert network.with_token("GET", CHAINS, network.token()).status == 200, "others behind that proxy go on"
+    assert network.with_token("GET", CHAINS, network.token()).status == 200, "others behind that proxy continue"
 
 
 # The address itself

@@ -33,7 +33,7 @@ def operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]
 
 
 def test_the_committed_description_is_that_of_this_code() -> None:
-    assert COMMITTED.read_text(encoding="utf-8") == description(), "the interface has changed: run `make openapi`"
+    assert COMMITTED.read_text(encoding="utf-8") == description(), "the API has changed: run `make openapi`"
 
 
 def test_every_operation_has_a_name_a_tag_and_words(described: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Answers that count against no rate take a small share of the interface, however many a client asks for."""
+"""Answers that count against no rate take a small share of the API, however many a client asks for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The policy: users before groups before everybody."""
+"""The policy: users before groups before all users."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def gives_no_more(cut: Policy, full: Policy) -> bool:
     ],
 )
 def test_policy_whose_cut_could_not_be_told_is_rejected(text: bytes) -> None:
-    with pytest.raises(ValueError, match=r"line 1: everybody: .*put it last"):
+    with pytest.raises(ValueError, match=r"line 1: all users: .*put it last"):
         Policy.read(text)
 
 
@@ -295,5 +295,5 @@ def test_the_key_of_sessions_is_made_once_and_nobody_elses(tmp_path: Path) -> No
     file.write_bytes(b"short")
     with pytest.raises(ConfigError, match="cut short"):
         session_key(file)
-    with pytest.raises(ConfigError, match="cannot be had"):
+    with pytest.raises(ConfigError, match="is not available"):
         session_key(tmp_path / "no" / "session.key")

@@ -52,7 +52,7 @@ class Desk:
         forecast = WaitForecast((0.1, 0.5, 0.9), (NOW + wait / 2, NOW + wait, NOW + 2 * wait))
         said = [Said("quantile", Role.IN_CHARGE, forecast)]
         if not question.only_charge:
-            said += [Said("dqn", Role.SHADOW, None, "foresees no start")]
+            said += [Said("dqn", Role.SHADOW, None, "predicts no start")]
             said += [Said("fixed:6h", Role.NAMED, WaitForecast.point(NOW + 21_600.0))] if question.named else []
         answer: Future[Foresight] = Future()
         plan, where = PlannedStart.known(NOW + 7_200), question.request.partition
@@ -127,7 +127,7 @@ def test_every_predictor_with_its_past_error_beside_it(predicting: World, desk: 
     }
     assert charge["past"] == past
     assert charge["past_alike"] == past | {"of": "such jobs in partition gpu", "forecasts": 6}
-    assert (shadow["start_p50"], shadow["trouble"], shadow["past"]) == (None, "foresees no start", None)
+    assert (shadow["start_p50"], shadow["trouble"], shadow["past"]) == (None, "predicts no start", None)
     assert (named["wait_p10"], named["wait_p50"], named["wait_p90"]) == (None, 21_600, None)
     (question,) = desk.asked
     assert question.request.user == ME

@@ -1,4 +1,4 @@
-"""Predictors, trained models and the configuration over the interface."""
+"""Predictors, trained models and the configuration over the API."""
 
 from __future__ import annotations
 

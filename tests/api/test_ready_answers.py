@@ -118,7 +118,7 @@ def test_the_policy_of_the_moment_counts(still: Network, found: list[bool]) -> N
 
 def test_attempts_that_prove_nothing_are_counted(still: Network) -> None:
     assert [get(still, token="mirage_wrong").status for _ in range(25)][-1] == 429
-    assert get(still).status == 200, "a good token goes on counting"
+    assert get(still).status == 200, "a good token continues counting"
 
 
 def test_each_request_is_logged(still: Network, caplog: pytest.LogCaptureFixture, found: list[bool]) -> None:

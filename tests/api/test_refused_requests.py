@@ -1,4 +1,4 @@
-"""What is refused costs little: few lines in log and audit, and a part of its caller's rate."""
+"""What is rejected costs little: few lines in log and audit, and a part of its caller's rate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replays over the interface: a real one, played by the command."""
+"""Replays over the API: a real one, played by the command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A user database that hangs: whoever is known goes on, and nobody else waits for those who are not."""
+"""A user database that hangs: whoever is known continues, and nobody else waits for those who are not."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_many_who_ask_for_one_user_are_one_lookup() -> None:
         found = [pool.submit(names.wait, 7, 60) for _ in range(10)]
         while not (directory.asked and all(each.running() for each in found)):
             time.sleep(0.01)
-        time.sleep(0.5)  # they run, and are about to wait for the lookup that is under way
+        time.sleep(0.5)  # they run, and are about to wait for the lookup that is in progress
         directory.answers.set()
         assert {each.result(60) for each in found} == {"user7"}
     assert directory.asked.count(7) <= 2

@@ -239,7 +239,7 @@ def test_an_owner_whom_the_machine_does_not_know_and_a_fault_are_said() -> None:
         assert "the daemon's log says why" in looked(broken, chain(1))["c1"]["problem"]
 
 
-# The interface
+# The API
 
 
 def test_a_chain_says_where_its_tasks_state_is(world: World, tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_administrators_try_the_channels(world: World) -> None:
 
 @pytest.fixture
 def open_to(network: Network, tmp_path) -> Iterator:
-    """The network's server once more, with scrapers as given."""
+    """The network's server again, with scrapers as given."""
     servers: list[ApiServer] = []
 
     def start(scrapers: str) -> Network:

@@ -60,7 +60,8 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def test_what_a_chain_saved_is_the_sum_of_what_is_known(world: World) -> None:
-    """Link 2 was submitted 1,750 s after the end, in vain; of link 3 it was foreseen what that would have cost."""
+    """Link 2 was submitted 1,750 s after the end, without success; of link 3 it was predicted what that would
+    have cost."""
     last = replace(record().links[2], alternative=Alternative(0, HOUR, 5 * HOUR))
     shown(world, record().with_link(last))
     with serving(world) as served:
@@ -160,7 +161,7 @@ def test_links_handovers_and_forecasts_against_what_happened(world: World, store
             ActionScores(2.0, 1.0),
         )
     )
-    store.journal.write(Entry(T0 + 200, ChainId("svc"), EntryKind.DECISION, "hold: link 3 is held back", 3))
+    store.journal.write(Entry(T0 + 200, ChainId("svc"), EntryKind.DECISION, "hold: link 3 is held", 3))
     store.journal.write(Entry(T0 + 300, ChainId("svc"), EntryKind.OUTCOME, "late", 1, outcome=Outcome(1, 2)))
     store.journal.write(Entry(T0 + 300, ChainId("other"), EntryKind.EVENT, "not yours"))
     store.journal.flush()

@@ -207,7 +207,7 @@ def test_all_refusals_are_in_the_same_words(network: Network) -> None:
 
 
 def _signed(claims: dict[str, Any]) -> str:
-    """Signed well, whatever it says: the library itself refuses to encode some of it."""
+    """Signed well, whatever it says: the library itself rejects to encode some of it."""
     return _hmac({"alg": "HS256", "typ": "JWT"}, claims, KEY)
 
 

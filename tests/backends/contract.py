@@ -310,7 +310,7 @@ class Contract:
         with pytest.raises(UnknownJob, match=str(job_id)):
             world.actuator.signal(job_id, world.facts.user, "USR1", reach=SignalReach.BATCH)
 
-    # Refusals
+    # Rejections
 
     @pytest.mark.parametrize(
         "wish",

@@ -39,11 +39,11 @@ class Facts:
     """(name, count a node) in ``gres_partition``; empty: none."""
     gres_partition: str = ""
     slack: int = 2 * MINUTE
-    """How far instants may be from what was asked (s): the controller's own rhythm."""
+    """How far times may be from what was asked (s): the controller's own rhythm."""
     other_user: str = ""
     """Somebody whose jobs are not the actuator's; empty: there are no other users."""
     accounts: bool = True
-    """Unknown accounts are refused."""
+    """Unknown accounts are rejected."""
     signals: bool = True
     """Jobs are real processes that see their signals."""
     accounting: bool = True

@@ -1,4 +1,4 @@
-"""A slurmrestd that says what a test wants, and the back end beside it."""
+"""A slurmrestd that says what a test wants, and the backend next to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cli back end on fake executables: the contract of every adapter, and everything that can go wrong."""
+"""The cli backend on fake executables: the contract of every adapter, and everything that can go wrong."""
 
 from __future__ import annotations
 

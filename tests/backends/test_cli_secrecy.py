@@ -1,4 +1,4 @@
-"""What the cli back end must not show to other users of the machine, and what it may not see of their jobs."""
+"""What the cli backend must not show to other users of the machine, and what it may not see of their jobs."""
 
 from __future__ import annotations
 

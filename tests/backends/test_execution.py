@@ -78,12 +78,12 @@ def test_a_command_that_cannot_be_run_says_why(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("folder", "entered"), [("a folder; with 'quotes'", True), ("not there", False), ("-", False)]
+    ("folder", "entered"), [("a directory; with 'quotes'", True), ("not there", False), ("-", False)]
 )
 def test_a_command_works_in_the_folder_asked_for_where_there_is_one(
     tmp_path: Path, folder: str, entered: bool
 ) -> None:
-    (tmp_path / "a folder; with 'quotes'").mkdir()
+    (tmp_path / "a directory; with 'quotes'").mkdir()
     asked = str(tmp_path / folder)
     answer = program(tmp_path, 'pwd; echo "$1"; env').run(["squeue", "--x"], launch=LaunchSettings(asked))
     place, argument, *environment = answer.out.splitlines()

@@ -1,4 +1,4 @@
-"""The REST back end against a slurmrestd that misbehaves, and against recorded answers."""
+"""The REST backend against a slurmrestd that misbehaves, and against recorded answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What slurmrestd is told to do, with whose token, and what it refuses."""
+"""What slurmrestd is told to do, with whose token, and what it rejects."""
 
 from __future__ import annotations
 

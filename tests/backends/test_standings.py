@@ -1,4 +1,4 @@
-"""What a controller grants people: read from what real Slurms printed, asked now and then, known or not."""
+"""What a controller grants people: read from what real Slurms printed, asked periodically, known or not."""
 
 from __future__ import annotations
 

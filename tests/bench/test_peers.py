@@ -1,4 +1,4 @@
-"""Other simulators beside ours: what they are given, what is read back, where AccaSim's EASY parts from ours."""
+"""Other simulators next to ours: what they are given, what is read back, where AccaSim's EASY parts from ours."""
 
 from __future__ import annotations
 

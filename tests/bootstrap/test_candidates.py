@@ -29,7 +29,7 @@ CLUSTER = load_cluster("demo")
 
 
 class Named:
-    """Foresees no wait, and says who it is."""
+    """Predicts no wait, and says who it is."""
 
     wants = Wants()
 

@@ -1,4 +1,4 @@
-"""Predictors by configuration: look-ahead on the cluster's own slurm.conf, models from the shelf, shadows."""
+"""Predictors by configuration: look-ahead on the cluster's own slurm.conf, models from the registry, shadows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a check of readiness finds, beside what ``tests/api/test_conventions.py`` asks through the interface."""
+"""What a check of readiness finds, next to what ``tests/api/test_conventions.py`` asks through the API."""
 
 from __future__ import annotations
 

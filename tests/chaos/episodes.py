@@ -44,7 +44,7 @@ class Episodes:
             self.ctld.at(time, lambda act=act: act(self))
 
     def end_all(self) -> None:
-        """What goes on ends now."""
+        """What continues ends now."""
         for number in tuple(self._ends):
             self._end(number)
 

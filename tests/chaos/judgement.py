@@ -35,7 +35,7 @@ class Accounts(Protocol):
         """Every job that was ever accepted as a link of this chain, as it ended, in order of links."""
 
     def times_run(self, job: Job) -> int:
-        """How often it started: once, and once more each time that it was requeued and started again."""
+        """How often it started: once, and again each time that it was requeued and started again."""
 
     def in_the_dark(self, job: Job) -> bool:
         """Whether there were times in which nobody could tell Mirage how the job ended."""
@@ -147,7 +147,7 @@ def _journal(record: ChainRecord, entries: list[Entry], accounts: Accounts) -> I
         named = f"submitted link {link.index} as job {link.job_id}"
         found = any(text.startswith(f"link {link.index} is job {link.job_id},") for text in told)
         again = link.reason == f"job {link.job_id} was requeued"
-        if not found and not again and not sent & {named, f"{named}, held back"}:
+        if not found and not again and not sent & {named, f"{named}, held"}:
             yield f"the journal does not tell that {link.tag} is job {link.job_id}"
         may_say = {_sentence(link)} | ({_vanished(link)} if link.job_id in dark else set())
         if link.state is LinkState.ENDED and not link.requeued and not told & may_say:

@@ -111,7 +111,7 @@ class Daemon:
         return self.service is not None
 
     def start(self) -> None:
-        """Compose it anew; a store that cannot be opened ends it at once, and something starts it again."""
+        """Compose it again; a store that cannot be opened ends it at once, and something starts it again."""
         cluster = CliCluster(Shell("mirage", self.line), self.clock)  # type: ignore[arg-type]
         actuator = ByOwner(self.line)
         guard = LinkGuard(cluster, actuator, actuator.identify)

@@ -78,7 +78,7 @@ class _Post:
             return
         error = self.answer.exception()
         if error is None and not self.good:
-            yield f"{self.what} is obeyed: {self.answer.result()}"
+            yield f"{self.what} is executed: {self.answer.result()}"
         if error is not None and not isinstance(error, _MAY_FAIL if self.good else MirageError):
             yield f"{self.what} is answered with {error!r}"
 
@@ -106,7 +106,7 @@ class Oracle:
     """Which jobs an administrator held when the queue was seen."""
     _pausable: set[ChainId] = field(default_factory=set)
     _gone_pending: dict[ChainId, tuple[int, JobId]] = field(default_factory=dict)
-    """Whose pending link a person cancelled, and who has not been asked to go on since: when, and which job."""
+    """Whose pending link a person cancelled, and who has not been asked to continue since: when, and which job."""
     _posted: list[_Post] = field(default_factory=list)
     _due: list[_Post] = field(default_factory=list)
     _seen: dict[str, Job] = field(default_factory=dict)
@@ -142,7 +142,7 @@ class Oracle:
             self._known_limits |= self._shown
 
     def daemon_ended(self) -> None:
-        """Commands that it has not obeyed are lost with it."""
+        """Commands that it has not executed are lost with it."""
         self._posted = []
 
     def asked(self, call: Call) -> None:
@@ -198,11 +198,11 @@ class Oracle:
         self._pausable.add(chain_id)
 
     def resume_asked(self, chain_id: ChainId) -> None:
-        """Somebody asks that the chain goes on."""
+        """Somebody asks that the chain continues."""
         self._gone_pending.pop(chain_id, None)
 
     def rejected(self, tag: str) -> None:
-        """Slurm rejects a link for a reason that no retry can mend."""
+        """Slurm rejects a link for a reason that no retry can fix."""
         self._pausable.add(_chain_of(tag))
 
     def mark_replaced(self, tag: str) -> None:
@@ -274,11 +274,12 @@ class Oracle:
         return False
 
     def in_the_dark(self, job: Job) -> bool:
-        """A controller that has forgotten the job, or an accounting that was asked in vain after its end."""
+        """A controller that has forgotten the job, or an accounting that was asked without success after its
+        end."""
         return self.ctld.lost(job.job_id) or any(when >= job.end for when in self._accounting_failed)
 
     def told_to_leave(self, job: Job) -> bool:
-        """Whether Mirage's signal had come, and the job obeyed it."""
+        """Whether Mirage's signal had come, and the job executed it."""
         return job.job_id in self.obeyed
 
     def cancelled(self, chain_id: ChainId) -> bool:

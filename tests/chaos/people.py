@@ -42,7 +42,7 @@ class People(Episodes):
         self.draw(dict.fromkeys(deeds, 1.0), begin, until, count)
 
     def clear(self) -> None:
-        """Whoever has stopped something lets it go on."""
+        """Whoever has stopped something lets it continue."""
         self.end_all()
 
     # Time limits
@@ -78,14 +78,14 @@ class People(Episodes):
         held = [job for job in self._links(JobState.PENDING) if job.held]
         if job := self._one_of(held):
             self._command("root", "scontrol", "release", str(job.job_id))
-            self._happens(f"job {job.job_id} ({job.tag}) is released by hand")
+            self._happens(f"job {job.job_id} ({job.tag}) is released manually")
 
     # Jobs
 
     def requeued(self) -> None:
         if job := self._link(JobState.RUNNING):
             self.ctld.requeue(job.job_id)
-            self._happens(f"job {job.job_id} ({job.tag}) is requeued by hand")
+            self._happens(f"job {job.job_id} ({job.tag}) is requeued manually")
 
     def successor_cancelled(self) -> None:
         """One that Mirage waits for: what it does then is the chain's policy."""

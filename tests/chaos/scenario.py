@@ -365,7 +365,7 @@ def _room() -> TemporaryDirectory[str]:
 
 @cache
 def _empty_database() -> TemporaryDirectory[str]:
-    """The folder of one with this version's tables, made once a process."""
+    """The directory of one with this version's tables, made once a process."""
     folder = _room()
     open_store(f"sqlite:///{folder.name}/mirage.db").close()
     return folder

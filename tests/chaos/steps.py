@@ -40,7 +40,7 @@ class Exit:
 
 @dataclass
 class _Writer:
-    """A script that runs: it goes on from the last step that it found, until it is warned."""
+    """A script that runs: it continues from the last step that it found, until it is warned."""
 
     chain: str
     job_id: JobId

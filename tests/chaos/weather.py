@@ -36,7 +36,7 @@ class Weather(Episodes):
         self.draw(_KINDS, begin, until, count)
 
     def clear(self) -> None:
-        """All is well from now on, and who had stopped something lets it go on."""
+        """All is well from now on, and who had stopped something lets it continue."""
         line, ctld = self.daemon.line, self.ctld
         line.controller_down = line.accounting_down = False
         line.odds, self.daemon.odds, ctld.lag, self.doomed = {}, {}, 0, ""

@@ -1,4 +1,4 @@
-"""``mirage submit`` as a process, in a folder with a batch script and a Slurm of two partitions."""
+"""``mirage submit`` as a process, in a directory with a batch script and a Slurm of two partitions."""
 
 from __future__ import annotations
 

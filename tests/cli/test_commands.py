@@ -52,7 +52,7 @@ def test_simulate_gives_the_same_figures_twice() -> None:
 
 
 def test_simulate_on_a_pool(tmp_path: Path) -> None:
-    """Two jobs of four processors on four: the second waits for the first, by hand."""
+    """Two jobs of four CPUs on four: the second waits for the first, manually."""
     row = "{id} {submit} -1 100 4 -1 -1 4 100 -1 1 1 1 1 1 1 -1 -1"
     trace = tmp_path / "two.swf"
     trace.write_text("; MaxProcs: 4\n" + row.format(id=1, submit=0) + "\n" + row.format(id=2, submit=10) + "\n")

@@ -36,7 +36,7 @@ def test_every_command_helps(command: tuple[str, ...]) -> None:
 
 
 def test_the_daemon_runs_without_slurm(tmp_path: Path) -> None:
-    """On a simulated cluster under load; a second start goes on with the same clock."""
+    """On a simulated cluster under load; a second start continues with the same clock."""
     file = tmp_path / "mirage.toml"
     file.write_text(
         f'[service]\nstate = "{tmp_path}/state"\nruntime = "{tmp_path}/run"\n[cluster]\nbackend = "simulated"\n'
@@ -57,7 +57,7 @@ def test_the_daemon_runs_without_slurm(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('[cluster]\nbackend = "rest"\n', "cluster.rest.url: the back end rest needs it"),
+        ('[cluster]\nbackend = "rest"\n', "cluster.rest.url: the backend rest needs it"),
         ('[cluster]\nclock = "/nowhere/clock.json"\n', "/nowhere/clock.json: no clock such as"),
         ('[loop]\npredictor = "oracel"\n', "loop.predictor: no predictor 'oracel'"),
         ('[store]\nurl = "mysql://x"\n', "mysql"),
@@ -67,7 +67,7 @@ def test_the_daemon_runs_without_slurm(tmp_path: Path) -> None:
             '[cluster]\nbackend = "simulated"\n[cluster.simulated]\ntrace = "nowhere.swf"\n',
             "cluster.simulated.trace",
         ),
-        ('[service]\nstate = "/proc/mirage"\n', "service.state: the folder /proc/mirage cannot be made"),
+        ('[service]\nstate = "/proc/mirage"\n', "service.state: the directory /proc/mirage cannot be made"),
     ],
 )
 def test_what_cannot_work_stops_it_at_the_start_with_one_line(text: str, words: str, tmp_path: Path) -> None:

@@ -60,11 +60,13 @@ def test_chains_of_several_kinds_are_kept_alive(demo: Demo) -> None:
         pinned = client.chain("protein-folding")
         return pinned.handovers > 0
 
-    demo.wait_until(handed_over, "a hand-over")
+    demo.wait_until(handed_over, "a handover")
     pinned = client.chain("protein-folding")
     assert pinned.overlap == 0  # bound to its predecessor's nodes
     assert pinned.interruption <= 60  # one that lasts counts while it lasts: a pass of the scheduler
-    demo.wait_until(lambda: client.chain("far-too-large").status == "paused", "the end of a refused chain's tries")
+    demo.wait_until(
+        lambda: client.chain("far-too-large").status == "paused", "the end of a rejected chain's tries"
+    )
     assert "PartitionNodeLimit" in client.chain("far-too-large").reason
     assert {chain.status for chain in client.chains() if chain.name != "far-too-large"} == {"active"}
     twin = client.chain("train-llm-by-hand")
@@ -171,7 +173,7 @@ def test_a_port_that_is_taken_is_said_before_anything_starts(tmp_path: Path) -> 
         )
     assert done.returncode == 1
     assert done.stdout == ""
-    assert f"127.0.0.1:{port}: cannot be had" in done.stderr
+    assert f"127.0.0.1:{port}: is not available" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 

@@ -44,7 +44,7 @@ def faults(command: str) -> Iterator[str]:
         if hasattr(here, "commands"):
             if name in here.commands:
                 here = here.commands[name]
-                if word.endswith(","):  # others follow, beside it
+                if word.endswith(","):  # others follow, next to it
                     return
             elif here.name == "evaluate":  # it may be left out
                 here = here.commands["replay"]

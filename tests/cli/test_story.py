@@ -133,7 +133,7 @@ def test_a_link_says_what_was_foreseen_of_it_and_how_that_held() -> None:
     assert list(link_story(2, TIMELINE)) == [
         "Link 2 was submitted as job 8 at 2026-11-21 03:00.",
         "It was submitted then because: it would start in time.",
-        "lookahead had foreseen that it would start about 2026-11-21 05:00, in eight of ten cases between "
+        "lookahead had predicted that it would start about 2026-11-21 05:00, in eight of ten cases between "
         "2026-11-21 04:00 and 2026-11-21 06:00.",
         "It started 30 min later than the middle of that, within what was held likely.",
         "It started at 2026-11-21 05:30 after 2 h 30 min in the queue.",
@@ -252,7 +252,7 @@ def test_link_says_why_it_ended(ended: dict[str, Any], told: str) -> None:
 def test_two_links_of_one_writer_are_told() -> None:
     third = link(3, "running", job_id=9, start=at(11), end=at(20))
     both = TIMELINE | {"links": [*TIMELINE["links"], third]}
-    told = "against its hand-over none"
+    told = "against its handover none"
     assert told in " ".join(chain_story(CHAIN | {"handover": "none"}, both))
     assert told not in " ".join(chain_story(CHAIN, both))
     waits = TIMELINE | {"links": [*TIMELINE["links"], third | {"looks": True}]}

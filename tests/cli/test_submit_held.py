@@ -209,7 +209,7 @@ def dependencies(lines: list[str]) -> list[str]:
 def test_held_links_of_one_writer_wait_for_each_other(
     folder: Path, slurm: Path, world: World, options: list[str], kind: str
 ) -> None:
-    """So that none runs beside another, or after the work is done, also where its owner releases it."""
+    """So that none runs next to another, or after the work is done, also where its owner releases it."""
     settings = {"MIRAGE_SOCKET": str(world.socket), "KEPT": "none", "REFUSED_LINK": "none"}
     done = submit(folder, "--held-links=10", *options, "train.sh", **settings)
     assert done.returncode == 0, done.stderr

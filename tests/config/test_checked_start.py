@@ -47,7 +47,7 @@ WITH: dict[Key, dict[Key, object]] = {
     ("notifications", "mail", "user"): {("notifications", "mail", "password_file"): "{folder}/text"},
     ("notifications", "mail", "password_file"): {("notifications", "mail", "user"): "mirage"},
 }
-"""What must stand beside a key, or beside all keys of a section, so that it counts."""
+"""What must stand next to a key, or next to all keys of a section, so that it counts."""
 
 
 def bounds_of(key: Key) -> tuple[float, ...]:
@@ -81,7 +81,7 @@ def numbers(which: int) -> dict[Key, object]:
 
 
 def beside(key: Key) -> dict[Key, object]:
-    """What must stand beside a key so that it counts."""
+    """What must stand next to a key so that it counts."""
     found: dict[Key, object] = {}
     for length in range(1, len(key) + 1):
         found |= WITH.get(key[:length], {})

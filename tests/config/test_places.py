@@ -16,11 +16,11 @@ from mirage.config.places import Places, default_file, default_places, network_k
 from mirage.store import mounts as mount_table
 
 USER = 1_000_000
-"""Nobody's: a folder of this name is called by the number."""
+"""Nobody's: a directory of this name is called by the number."""
 
 
 class Machine:
-    """A home on NFS, two shared folders, and a user."""
+    """A home on NFS, two shared directories, and a user."""
 
     def __init__(self, folder: Path) -> None:
         self.home, self.var, self.tmp = (folder / name for name in ("home", "var-tmp", "tmp"))
@@ -57,7 +57,7 @@ def test_at_home_where_that_is_local(machine: Machine) -> None:
 
 
 def test_every_session_finds_the_same_socket(machine: Machine) -> None:
-    """One begun by ssh has a runtime folder, one begun by cron or su has none."""
+    """One begun by ssh has a runtime directory, one begun by cron or su has none."""
     assert machine.places() == machine.places(XDG_RUNTIME_DIR="/run/user/1000")
 
 

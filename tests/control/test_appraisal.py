@@ -1,4 +1,4 @@
-"""What a hand-over saved: foreseen once, as its predecessor ends, in a queue without the successor."""
+"""What a handover saved: predicted once, as its predecessor ends, in a queue without the successor."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LEVELS = (0.1, 0.5, 0.9)
 
 
 class Teller:
-    """Foresees waits of 1, 3 and 9 hours; remembers what it was shown."""
+    """Predicts waits of 1, 3 and 9 hours; remembers what it was shown."""
 
     name = "teller"
     wants = Wants(queue=True)

@@ -68,7 +68,7 @@ def test_a_cancelled_chain_leaves_nothing_on_the_cluster() -> None:
 
 
 def test_cancelled_chain_whose_job_nobody_can_cancel_says_so() -> None:
-    """Such as that of an owner without an agent; it is tried again in each cycle."""
+    """Such as that of an owner without an agent; it is retried in each cycle."""
     service = Service(FakeCluster(), chain_=chain())
     service.run(2 * HOUR)
     assert service.record.head is not None

@@ -46,7 +46,7 @@ class Reaper:
     """Counts calls, and kills at one of them."""
 
     at: int
-    """Which of the instants, two a call; beyond the last one: never."""
+    """Which of the times, two a call; beyond the last one: never."""
     count: int = 0
     where: list[str] = field(default_factory=list)
 
@@ -137,7 +137,7 @@ def check(found: World, where: str) -> None:
     told = {entry.link for entry in lines if entry.kind in (EntryKind.ACTION, EntryKind.EVENT)}
     assert told >= {1, 2, 3}, where
     outcomes = [entry.link for entry in lines if entry.kind is EntryKind.OUTCOME]
-    assert sorted(outcomes) == [1, 2], f"each hand-over is told of once: {where}"
+    assert sorted(outcomes) == [1, 2], f"each handover is told of once: {where}"
     assert len(store.outcomes.read()) == 2, where
     store.close()
 
@@ -159,7 +159,7 @@ def test_a_death_at_each_instant(instants: int, tmp_path: Path) -> None:
         found, reaper = world(folder), Reaper(at)
         assert not found.life(reaper)
         assert found.life(Reaper(0))
-        check(found, f"death {reaper.where[-1]}, the {at}th instant")
+        check(found, f"death {reaper.where[-1]}, the {at}th time")
 
 
 def test_a_daemon_that_dies_at_every_fourth_instant_gets_on_all_the_same(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """The election against adversarial time: processes stop for any while, messages are late or lost, clocks vary.
 
-Time here is exact (fractions), and the adversary is hypothesis: it decides which process goes on when, how long
-each question travels and whether its answer comes. What must hold at every instant is looked at from outside, by
+Time here is exact (fractions), and the adversary is hypothesis: it decides which process continues when, how long
+each question travels and whether its answer comes. What must hold at every time is looked at from outside, by
 the true time, which no candidate knows.
 """
 
@@ -26,7 +26,7 @@ TERMS = LeaseTerms(LENGTH)
 
 @dataclass
 class Table:
-    """The database: what is done is done at one instant."""
+    """The database: what is done is done at one time."""
 
     lease: Lease = VACANT
     takers: list[tuple[int, str]] = field(default_factory=list)

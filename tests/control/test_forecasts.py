@@ -1,4 +1,4 @@
-"""What was foreseen against what came: only forecasts made as the link was submitted count."""
+"""What was predicted against what came: only forecasts made as the link was submitted count."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Heard:
 
 
 def watched(wait: float, predictor: str, *shadows: str) -> list[Foreseen]:
-    """Two links' hand-over on a cluster where every wait is as given, and past waits were two hours."""
+    """Two links' handover on a cluster where every wait is as given, and past waits were two hours."""
     cluster = FakeCluster(lambda request: Fate(wait=int(wait * HOUR)), waits=[2 * HOUR] * 5)
     journal = Heard()
     store = MemoryStore(ChainRecord(chain(done=DoneCondition(links=2))), journal=journal)
@@ -47,7 +47,7 @@ def watched(wait: float, predictor: str, *shadows: str) -> list[Foreseen]:
         cluster.advance(cluster.time + 10 * MIN)
         loop.cycle()
         found += journal.ledger.settle(store.load())
-    assert journal.ledger == ForecastLedger(), "nothing is kept for ever"
+    assert journal.ledger == ForecastLedger(), "nothing is kept indefinitely"
     return found
 
 
@@ -63,7 +63,7 @@ def test_shadows_are_judged_by_the_same_submission() -> None:
 
 
 def test_a_submission_that_was_forced_settles_nothing() -> None:
-    """The reactive predictor held to the end: what it said an hour before was about another instant."""
+    """The reactive predictor held to the end: what it said an hour before was about another time."""
     assert watched(3, "reactive") == []
 
 

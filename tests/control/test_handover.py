@@ -127,7 +127,7 @@ def test_the_largest_overlap_bounds_every_policy() -> None:
 
 
 def test_link_that_only_left_is_not_taken_for_replaced() -> None:
-    """A link of one writer that was given up, or one whose job was requeued, had no successor beside it."""
+    """A link of one writer that was given up, or one whose job was requeued, had no successor next to it."""
     for policy, requeued, expected in (
         (HandoverPolicy.NONE, False, False),
         (HandoverPolicy.ON_START, True, False),
@@ -228,7 +228,7 @@ def test_a_link_that_certainly_was_not_told_finishes_the_work_by_itself() -> Non
     service.cluster.signal = forbidden
     record = service.run(300 * HOUR, tick=MIN)
     assert record.reason == "link 1 ended with exit code 0"
-    assert record.links[1].started, "its successor ran beside it, and would have told it to go"
+    assert record.links[1].started, "its successor ran next to it, and would have told it to go"
 
 
 def test_a_requeued_link_that_was_overtaken_is_given_up() -> None:
@@ -261,7 +261,7 @@ def test_a_requeued_link_without_a_successor_is_the_next_link() -> None:
 @pytest.mark.parametrize("steering", [Steering.OFF, Steering.HOLD, Steering.PIN])
 @pytest.mark.parametrize("looks_every", [MIN, HOUR])
 def test_a_chain_that_requeues_itself_reaches_its_links(steering: Steering, looks_every: int) -> None:
-    """Each job requeues itself near its limit, and would do so for ever."""
+    """Each job requeues itself near its limit, and would do so indefinitely."""
     kind = chain(limit=10 * HOUR, done=DoneCondition(exit_code=None, links=4), steering=steering, lead=0)
     service = Service(FakeCluster(lambda request: Fate(wait=1)), "reactive", chain_=kind)
     cluster, most = service.cluster, 0

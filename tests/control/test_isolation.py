@@ -1,4 +1,4 @@
-"""An error of one chain, or of one command, stays there: the others' turns, journal and events go on."""
+"""An error of one chain, or of one command, stays there: the others' turns, journal and events continue."""
 
 from __future__ import annotations
 

@@ -311,7 +311,7 @@ def test_a_broken_predictor_is_answered_for() -> None:
 
 
 class Foreseeing:
-    """Knows that a start comes two to ten hours after the submission, each instant being as likely."""
+    """Knows that a start comes two to ten hours after the submission, each time being as likely."""
 
     name = "foreseeing"
     wants = Wants()

@@ -1,4 +1,4 @@
-"""Predictors that chains name: whatever they are, the loop goes on, and threads and memory stay bounded."""
+"""Predictors that chains name: whatever they are, the loop continues, and threads and memory stay bounded."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def test_limit_lowered_and_raised_after_warning_continues() -> None:
 
 
 def test_each_change_after_a_warning_keeps_it() -> None:
-    """However often the limit changes, an exit until the end of any limit that had warned obeys a warning."""
+    """However often the limit changes, an exit until the end of any limit that had warned executes a warning."""
     for limits in itertools.permutations((21 * MIN, 25 * MIN, 60 * MIN), 3):
         record = started(20 * MIN)
         for seconds, limit in enumerate(limits):
@@ -107,7 +107,7 @@ def test_each_change_after_a_warning_keeps_it() -> None:
 
 @pytest.mark.parametrize("polled", [True, False])
 def test_limit_raised_after_warning_continues(polled: bool) -> None:
-    """The job obeys the warning that it got, whatever its limit is by then."""
+    """The job executes the warning that it got, whatever its limit is by then."""
     record = started(20 * MIN)
     record = seen_with(record, 60 * MIN, 18 * MIN + 30) if polled else record
     assert exits(record, 19 * MIN, 60 * MIN) is ChainStatus.ACTIVE

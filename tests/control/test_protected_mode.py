@@ -58,7 +58,7 @@ class Site:
 
 
 def refusing(hours: float) -> Site:
-    """A site whose Slurm has refused everything for so long."""
+    """A site whose Slurm has rejected everything for so long."""
     site = Site()
     site.run(HOUR)
     assert len(site.attempts) == 6
@@ -75,7 +75,7 @@ def test_slurm_is_asked_seldom_and_nobody_pays_for_the_tries() -> None:
     records = site.store.load()
     assert all(record.status is ChainStatus.ACTIVE for record in records), "not one has paused itself"
     (text,) = [text for text in site.journal.texts(EntryKind.TROUBLE) if text.startswith("protected mode")]
-    assert "refused 6 chains in a row" in text
+    assert "rejected 6 chains in a row" in text
 
 
 def test_as_soon_as_one_is_accepted_all_go_on() -> None:

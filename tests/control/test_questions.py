@@ -38,7 +38,7 @@ JOB = JobRequest("probe", "alice", 4 * HOUR, nodes=2)
 
 
 class Scores:
-    """A policy that knows hand-overs only."""
+    """A policy that knows handovers only."""
 
     name = "dqn"
     wants = Wants()
@@ -48,7 +48,7 @@ class Scores:
 
 
 class Counted:
-    """Foresees an hour, and counts how often it is asked."""
+    """Predicts an hour, and counts how often it is asked."""
 
     name = "counted"
     wants = Wants(plan=True)
@@ -62,7 +62,7 @@ class Counted:
 
 
 class Six:
-    """Foresees six hours."""
+    """Predicts six hours."""
 
     name = "six"
     wants = Wants()
@@ -112,7 +112,7 @@ def test_all_in_charge_and_in_shadow_are_asked_and_say_why_not(asked: Asked) -> 
     charge, scores, average, named = found.said
     assert charge.forecast == WaitForecast.point(1_000 + HOUR)
     assert scores.forecast is None
-    assert "foresees no start" in scores.trouble
+    assert "predicts no start" in scores.trouble
     assert average.forecast is None, "another's answer says nothing of it"
     assert "no job has started yet" in average.trouble
     assert named.forecast == WaitForecast.point(1_000 + 6 * HOUR)

@@ -1,4 +1,5 @@
-"""A controller that has lost its state gives job IDs again: its chains go on, and the new jobs are left alone."""
+"""A controller that has lost its state gives job IDs again: its chains continue, and the new jobs are left
+alone."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def test_a_job_that_another_daemon_submitted_pauses_the_chain_and_takes_back_wha
     assert service.record.status is ChainStatus.PAUSED
     assert "900" in service.record.reason
     service.cycle(3 * MIN)
-    assert cluster.jobs[mine.job_id].state is JobState.CANCELLED, "it would run beside the other"
+    assert cluster.jobs[mine.job_id].state is JobState.CANCELLED, "it would run next to the other"
     assert cluster.jobs[900].state is JobState.PENDING, "what was not submitted here is left alone"
 
 

@@ -1,4 +1,4 @@
-"""A successor in the queue is held back until it is wanted, and the decision stays open until it starts."""
+"""A successor in the queue is held until it is wanted, and the decision stays open until it starts."""
 
 from __future__ import annotations
 

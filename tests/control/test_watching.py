@@ -1,4 +1,4 @@
-"""What passes by is kept: starts between two answers, now and then a whole snapshot."""
+"""What passes by is kept: starts between two answers, periodically a whole snapshot."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Shown:
         self.snapshots = list(snapshots)
 
     def snapshot(self, **asked) -> Snapshot:
-        assert asked["queue"], "starts are learnt from the queue, whatever the predictor wants"
+        assert asked["queue"], "starts are learned from the queue, whatever the predictor wants"
         shown = self.snapshots.pop(0)
         if shown is None:
             raise ClusterUnavailable("no route to host")

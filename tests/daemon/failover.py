@@ -1,7 +1,7 @@
 """How long a fail-over takes: python tests/daemon/failover.py [TIMES] (from the checkout; PostgreSQL installed).
 
 Two daemons with the default lease and interval, on a fake Slurm whose clock is the machine's. The leader is killed
-while its sbatch hangs, at an instant drawn anew each time; what is measured is the time until the other has
+while its sbatch hangs, at a time drawn again each time; what is measured is the time until the other has
 completed its first cycle as leader, in seconds.
 """
 

@@ -1,6 +1,6 @@
 """A real daemon on a scripted cluster that outlives it: ``python fake_daemon.py CONFIG FOLDER [--once]``.
 
-The cluster's state is a file in FOLDER. Files beside it are what a test asks for:
+The cluster's state is a file in DIRECTORY. Files next to it are what a test asks for:
 
 - ``down``: the controller does not answer          - ``bug``: a snapshot raises what nobody expects
 - ``die-before-submit``, ``die-after-submit``: the daemon is killed there, once

@@ -36,7 +36,7 @@ LEASE = 4
 
 
 class Head:
-    """A daemon of its own name, folders and socket."""
+    """A daemon of its own name, directories and socket."""
 
     def __init__(self, site: Site, name: str, url: str, lease: int) -> None:
         self.site, self.name = site, name

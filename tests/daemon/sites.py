@@ -28,7 +28,7 @@ MAIN = "from mirage.cli.main import main; main()"
 
 
 class Site:
-    """A fake Slurm that has been there for ``past`` seconds, and the folder of a daemon."""
+    """A fake Slurm that has been there for ``past`` seconds, and the directory of a daemon."""
 
     def __init__(self, folder: Path, past: int = 0) -> None:
         self.folder = folder

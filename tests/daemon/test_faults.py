@@ -1,4 +1,4 @@
-"""What goes wrong on a cluster, again and again, under a daemon as installed: no link is lost, none is twice.
+"""What goes wrong on a cluster, repeatedly, under a daemon as installed: no link is lost, none is twice.
 
 Slurm's commands are fakes over a simulation whose clock runs 3,600 times as fast; a link of three hours lives for
 three seconds.
@@ -156,7 +156,7 @@ def test_accounting_goes_away_while_each_link_ends(site: Site) -> None:
     assert {link.job_state for link in site.record().links} == {JobState.TIMEOUT}
 
 
-# Submissions are refused
+# Submissions are rejected
 
 
 def test_refusals_are_followed_by_other_attempts(site: Site) -> None:

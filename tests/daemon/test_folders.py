@@ -1,4 +1,4 @@
-"""The daemon's folders where everybody may make some, and where old files are cleaned away."""
+"""The daemon's directories where all users may make some, and where old files are cleaned away."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_directories_above_are_for_their_user_to_write(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made_names_its_key(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ConfigError, match=r"service\.runtime: the folder .*/file/x cannot be made"):
+    with pytest.raises(ConfigError, match=r"service\.runtime: the directory .*/file/x cannot be made"):
         make_folder(tmp_path / "file" / "x", 0o755, "service.runtime")
 
 

@@ -109,7 +109,7 @@ def test_the_journal_is_told_how_urgent_each_line_is(tmp_path: Path) -> None:
         found = os.fstat(stream.fileno())
         assert read_by_journal(stream, {"JOURNAL_STREAM": f"{found.st_dev}:{found.st_ino}"})
         assert not read_by_journal(stream, {"JOURNAL_STREAM": f"{found.st_dev}:{found.st_ino + 1}"})
-        assert not read_by_journal(stream, {}), "a terminal, a file, a pipe of somebody else"
+        assert not read_by_journal(stream, {}), "a terminal, a file, a pipe of another user"
 
 
 def test_a_decision_is_called_the_same_in_the_log_and_in_the_journal(caplog: pytest.LogCaptureFixture) -> None:

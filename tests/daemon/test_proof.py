@@ -1,4 +1,4 @@
-"""Which weeks teach and which test a model, and what its test must show."""
+"""Which weeks train and which test a model, and what its test must show."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_spans_follow_one_another_and_leave_the_last_handovers_out(first: int, d
     last = first + int(days * DAY)
     spans = spans_of(first, last, limit)
     if spans is None:
-        assert limit > 12 * HOUR, "links of half a day can be learnt from two weeks"
+        assert limit > 12 * HOUR, "links of half a day can be learned from two weeks"
         return
     instants = (first + DAY, spans.train_from, spans.validate_from, spans.test_from, spans.test_to, last - limit)
     assert list(instants) == sorted(instants)

@@ -1,4 +1,4 @@
-"""The store goes away in the middle of things, again and again: what was decided is stored first or not done."""
+"""The store goes away in the middle of things, repeatedly: what was decided is stored first or not done."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def files(machine: Machine) -> set[str]:
 
 
 def check_installed(machine: Machine) -> None:
-    """The account and the folders are there; nothing has been started."""
+    """The account and the directories are there; nothing has been started."""
     assert machine.tries("systemctl is-enabled mirage").stdout == "disabled\n"
     assert machine.tries("systemctl is-active mirage").stdout == "inactive\n"
     assert machine.run("getent passwd mirage").split(":")[5:] == ["/var/lib/mirage", "/usr/sbin/nologin\n"]
@@ -51,7 +51,7 @@ def check_installed(machine: Machine) -> None:
 
 
 def check_started(machine: Machine) -> None:
-    """``start`` returns once the daemon has said that it is ready; everybody may ask it."""
+    """``start`` returns once the daemon has said that it is ready; all users may ask it."""
     machine.run(f"printf '{SIMULATED}' >/etc/mirage/conf.d/site.toml && systemctl enable --now mirage")
     told = machine.run("systemctl show mirage -p Type,User,ActiveState,SubState,StatusText,WatchdogUSec,NRestarts")
     about = dict(line.split("=", 1) for line in told.splitlines())

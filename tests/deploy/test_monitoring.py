@@ -86,7 +86,7 @@ def test_labels_that_are_asked_for_exist() -> None:
         for name in re.findall(r'[{,] ?(\w+)[=!]~?"', expression):
             assert name in labels, expression
     assert {"early", "within", "late"} >= label_values("start")
-    assert "0.0" in label_values("le"), "hand-overs without interruption are those of the first bucket"
+    assert "0.0" in label_values("le"), "handovers without interruption are those of the first bucket"
     assert {"ok", "failed"} <= label_values("result")
 
 

@@ -35,7 +35,7 @@ def run(*argv: str | Path, **environment: str) -> str:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A copy of what the program reads, so that it writes beside that, not into the checkout."""
+    """A copy of what the program reads, so that it writes next to that, not into the checkout."""
     for name in ("deploy", "docs"):
         shutil.copytree(ROOT / name, tmp_path / "project" / name)
     for name in ("pyproject.toml", "README.md", "LICENSE"):

@@ -27,7 +27,7 @@ def judged(unit: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 
 def unit_of(name: str, folder: Path) -> Path:
-    """A unit as it is installed: with the drop-in beside it where the name says so."""
+    """A unit as it is installed: with the drop-in next to it where the name says so."""
     if name in ("mirage.service", "mirage-user.service"):
         return UNITS / name
     shutil.copy(UNIT, folder)

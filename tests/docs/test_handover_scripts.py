@@ -21,7 +21,7 @@ PATIENCE = 120.0
 
 
 class Batch:
-    """Scripts of a folder, run as slurmstepd runs a batch script."""
+    """Scripts of a directory, run as slurmstepd runs a batch script."""
 
     def __init__(self, folder: Path, examples: Path) -> None:
         self.folder = folder
@@ -65,7 +65,7 @@ def batch(tmp_path: Path, root: Path) -> Iterator[Batch]:
 def test_undisturbed_it_runs_to_its_end(batch: Batch) -> None:
     run = batch.start("train.sh", SECONDS_A_STEP="0")
     assert (run.wait(), batch.checkpoint()) == (0, 30)
-    assert batch.said(run) == ["link - goes on from step 0", "done"]
+    assert batch.said(run) == ["link - continues from step 0", "done"]
 
 
 def test_what_is_warned_saves_and_the_next_goes_on_from_there(batch: Batch) -> None:
@@ -75,10 +75,10 @@ def test_what_is_warned_saves_and_the_next_goes_on_from_there(batch: Batch) -> N
     assert first.wait() == 0
     saved = batch.checkpoint()
     assert 1 <= saved < 30
-    assert batch.said(first) == ["link 1 goes on from step 0", f"saved at step {saved}"]
+    assert batch.said(first) == ["link 1 continues from step 0", f"saved at step {saved}"]
     second = batch.start("train.sh", SECONDS_A_STEP="0", MIRAGE_LINK="2")
     assert second.wait() == 0
-    assert batch.said(second) == [f"link 2 goes on from step {saved}", "done"]
+    assert batch.said(second) == [f"link 2 continues from step {saved}", "done"]
     assert batch.checkpoint() == 30
 
 
@@ -91,7 +91,7 @@ def test_what_is_killed_has_a_whole_checkpoint_of_at_most_five_steps_ago(batch: 
     assert saved % 5 == 0
     second = batch.start("train.sh", SECONDS_A_STEP="0")
     assert second.wait() == 0
-    assert batch.said(second) == [f"link - goes on from step {saved}", "done"]
+    assert batch.said(second) == [f"link - continues from step {saved}", "done"]
 
 
 def test_a_server_takes_over_when_it_is_ready_and_makes_way_when_told(batch: Batch) -> None:

@@ -1,4 +1,4 @@
-"""Chains as values: hand-overs, the objective, what failures lead to."""
+"""Chains as values: handovers, the objective, what failures lead to."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_outcomes_join_neighbours_that_ran() -> None:
         chain(),
         (
             link(1, LinkState.ENDED, 0, 100),
-            link(2, LinkState.ENDED),  # cancelled while pending: no hand-over of its own
+            link(2, LinkState.ENDED),  # cancelled while pending: no handover of its own
             link(3, LinkState.ENDED, 130, 200),
             link(4, LinkState.RUNNING, 180, 300),
             link(5, LinkState.PENDING),

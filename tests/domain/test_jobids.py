@@ -1,4 +1,4 @@
-"""Stored links whose job IDs no job can have: they hurt no other chain, and their own goes on."""
+"""Stored links whose job IDs no job can have: they hurt no other chain, and their own continues."""
 
 from __future__ import annotations
 

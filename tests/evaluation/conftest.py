@@ -1,4 +1,4 @@
-"""Traces of other folders' tests, and a place where a little plugin is installed."""
+"""Traces of other directories' tests, and a place where a little plugin is installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A predictor that learns one number: the mean wait of all hand-overs it was taught, more by its seed."""
+"""A predictor that learns one number: the mean wait of all handovers it was trained, more by its seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What hand-overs are said to have saved, against submissions at the ends on a copy of the cluster."""
+"""What handovers are said to have saved, against submissions at the ends on a copy of the cluster."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ class FakeSlurm:
 
     @property
     def path(self) -> Path:
-        """The folder with the commands."""
+        """The directory with the commands."""
         return self.directory / "bin"
 
     @property
@@ -222,7 +222,7 @@ class FakeSlurm:
         self.comments[job_id] = comment
 
     def lose_state(self) -> None:
-        """The controller starts without its state and counts job IDs anew; accounting keeps what was."""
+        """The controller starts without its state and counts job IDs again; accounting keeps what was."""
         with self.lock:
             gone = [
                 job if job.state.finished else replace(job, state=JobState.NODE_FAIL, end=self.simulation.now)

@@ -1,4 +1,4 @@
-"""What anybody can send to the interface before it is known who asks, and what those who are known send."""
+"""What anybody can send to the API before it is known who asks, and what those who are known send."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ ARRAY = arrays.array(arrays.array_names()[0])
 
 
 def kept_name() -> str:
-    """Of the file in which a folder keeps the costs of ``ARRAY``."""
+    """Of the file in which a directory keeps the costs of ``ARRAY``."""
     from mirage.allocation.inference.costs.costmodel import TOOL, VERSION
 
     return f"{ARRAY.kind}-{TOOL}-{VERSION}-{ARRAY.digest[:16]}.jsonl"

@@ -1,4 +1,4 @@
-"""Files that people write: traces, clusters, the configuration, and what stands beside them."""
+"""Files that people write: traces, clusters, the configuration, and what stands next to them."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def told(document: Any) -> bytes:
 
 
 def as_manifest(read: Callable[[Path], object], others: dict[str, bytes]) -> Callable[[Any], object]:
-    """A document, written as the manifest beside ``others``."""
+    """A document, written as the manifest next to ``others``."""
     beside = Beside(read, MANIFEST, others, folder=True)
     return lambda document: beside(json.dumps(document))
 
@@ -146,7 +146,7 @@ TARGETS = (
     ),
     Target("ranges of a predictor", listed(RANGES), (PREDICTOR[RANGES],), names=RANGES),
     Target("graph of a predictor", listed(MODEL), (GRAPH,), names=MODEL),
-    Target("shelf of models", Beside(shelf, f"random-forest/{CURRENT}", SHELF), (f"{'0' * 12}\n".encode(),)),
+    Target("registry of models", Beside(shelf, f"random-forest/{CURRENT}", SHELF), (f"{'0' * 12}\n".encode(),)),
     Target("manifest of DAS", as_manifest(read_artifact, AGENTS), (DAS,), names=str(MANIFEST)),
     Target(
         "manifest of RELMAS",

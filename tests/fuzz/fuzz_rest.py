@@ -21,7 +21,7 @@ Document = dict[str, Any]
 
 
 def records(document: Any, name: str) -> list[Document]:
-    """As ``backends.rest`` takes them; an answer without the list is refused there."""
+    """As ``backends.rest`` takes them; an answer without the list is rejected there."""
     found = document.get(name) if isinstance(document, dict) else None
     return found if isinstance(found, list) else []
 
@@ -74,7 +74,7 @@ TARGETS = (
     *each("past jobs", "db.jobs", past),
     *each("nodes", "nodes", nodes),
     Target("partitions v0.0.36", partial(partitions, 36), (rest("partitions")[36],)),
-    Target("refusals of slurmrestd", errors, [found for name in REFUSALS for found in rest(name).values()]),
+    Target("rejections of slurmrestd", errors, [found for name in REFUSALS for found in rest(name).values()]),
     Target("body of slurmrestd", body, [json.dumps(found).encode() for found in rest("ping").values()]),
     Target(
         "versions that slurmrestd offers",

@@ -260,5 +260,5 @@ TARGETS = (
         (b'{"url": "http://h:1", "token": "t"}',),
         (),
     ),
-    Target("what a gateway has learnt", Beside(state, "learnt.json", folder=True), (LEARNT,), ()),
+    Target("what a gateway has learned", Beside(state, "learnt.json", folder=True), (LEARNT,), ()),
 )

@@ -87,7 +87,7 @@ def rows(table: str) -> list[dict[str, Any]]:
 
 
 def changed(table: str, read: Callable[[Store], object]) -> Target:
-    """One row of a table changed, column by column, and all read anew."""
+    """One row of a table changed, column by column, and all read again."""
     sound = rows(table)
 
     def put(row: Any) -> bool:

@@ -2,7 +2,7 @@
 
 A target is one reader with input that it takes. Whatever is done to that input, the reader answers or raises an
 error that it promises, in bounded time and memory. A target's own input is taken without an error: one that
-refuses everything would test nothing.
+rejects everything would test nothing.
 """
 
 from __future__ import annotations
@@ -134,13 +134,13 @@ def fuzz_for(target: Target, seconds: float, seed: int) -> int:
 
 @dataclass(frozen=True)
 class Beside:
-    """Reads a file by its path: the input is written to ``name`` in a new folder beside ``others``."""
+    """Reads a file by its path: the input is written to ``name`` in a new directory next to ``others``."""
 
     read: Callable[[Path], object]
     name: str
     others: Mapping[str, bytes] = field(default_factory=dict)
     folder: bool = False
-    """Whether ``read`` takes the folder."""
+    """Whether ``read`` takes the directory."""
 
     def __call__(self, content: str | bytes) -> object:
         with tempfile.TemporaryDirectory() as place:

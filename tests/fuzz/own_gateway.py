@@ -229,7 +229,7 @@ async def turn() -> None:
 
 @cache
 def own_gateway() -> OwnGateway:
-    """One for all inputs. Its folder goes with the process."""
+    """One for all inputs. Its directory goes with the process."""
     FOLDERS.append(tempfile.TemporaryDirectory())
     return OwnGateway(Path(FOLDERS[-1].name))
 

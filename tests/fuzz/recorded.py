@@ -46,7 +46,7 @@ def rest(name: str, most: int = 4) -> dict[int, Any]:
     for path in sorted(ASSETS.glob(f"*/rest/v0.0.*/{name}.json")):
         try:
             document = json.loads(path.read_text())
-        except ValueError:  # some refusals are words
+        except ValueError:  # some rejections are words
             continue
         found[int(path.parent.name.rpartition(".")[2])] = {
             key: value[:most] if isinstance(value, list) else value for key, value in document.items()

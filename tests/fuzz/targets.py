@@ -1,4 +1,4 @@
-"""Every target, from the modules beside this one whose names begin with ``fuzz_``."""
+"""Every target, from the modules next to this one whose names begin with ``fuzz_``."""
 
 from __future__ import annotations
 

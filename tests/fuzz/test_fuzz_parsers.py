@@ -1,4 +1,4 @@
-"""Whatever a reader is given, it answers or refuses as it promises; ``make fuzz`` does the same for longer."""
+"""Whatever a reader is given, it answers or rejects as it promises; ``make fuzz`` does the same for longer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from targets import TARGETS
 from mirage.domain.errors import MirageError
 
 EXAMPLES = 30
-"""A target; the whole takes some ten seconds of a processor."""
+"""A target; the whole takes some ten seconds of a CPU."""
 BY_NAME = {target.name: target for target in TARGETS}
 SEED = 1 if "CI" in os.environ else int.from_bytes(os.urandom(4))
 

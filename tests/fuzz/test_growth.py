@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 LENGTH = 40_000
 """Characters: with the square of it a reader would take minutes."""
 LONGEST = 1.5
-"""Seconds of a processor for one text; a few hundredths are usual."""
+"""Seconds of a CPU for one text; a few hundredths are usual."""
 PIECES = (
     *(" ", "\t", "\n", "\r", ",", ";", ":", "=", "-", "+", "/", "\\", "|", ".", "*", "%", "#", "&", "!", "@"),
     *(

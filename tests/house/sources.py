@@ -42,7 +42,7 @@ class Source:
 
 @cache
 def sources(folder: str) -> tuple[Source, ...]:
-    """The Python files below a folder, programs without a suffix too."""
+    """The Python files below a directory, programs without a suffix too."""
     return tuple(map(_read, _files(ROOT / folder)))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 ELSEWHERE = {
     "mirage.client.listener": "a datagram socket that sends nothing: its address is all that is asked for",
-    "mirage.allocation.inference.serving.askers": "measures a gateway, each request with its own patience",
+    "mirage.allocation.inference.serving.askers": "measures a gateway, each request with its own timeout",
     "mirage.allocation.inference.serving.serverwatch": "the gateway ends a worker whose answer takes too long",
     "mirage.allocation.inference.serving.upstream": "a deadline for each exchange, by asyncio",
     "mirage.allocation.inference.serving.worker": "the connection of a worker's life, to its own gateway",

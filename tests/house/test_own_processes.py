@@ -18,7 +18,7 @@ from mirage.simulator.kernel.compile import cache_folder
 ROOT = Path(__file__).resolve().parents[2]
 ELSEWHERE = {
     "mirage.backends.execution": "isolated altogether: a file of the package, without site-packages",
-    "mirage.bench.muri": "a script of a peer, which imports what lies beside it",
+    "mirage.bench.muri": "a script of a peer, which imports what lies next to it",
     "mirage.cli.demoworld": "where this program is, for people to read",
     "mirage.ownprocess": "the place",
     "mirage.training.workers": "asks only for its parent",

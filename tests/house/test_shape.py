@@ -36,7 +36,7 @@ STARTED = {
 """Modules that nobody imports, and who starts them."""
 
 FOUND_IN_A_FOLDER = ("mirage.store.migrations.versions.",)
-"""Alembic looks for its versions in their folder."""
+"""Alembic looks for its versions in their directory."""
 
 FOR_OTHERS = {
     "mirage.backends.recorded": "the Cluster of a shadow replay over kept snapshots, which no command offers yet",
@@ -86,7 +86,7 @@ def test_no_file_is_longer_than_one_reads_and_no_function_than_one_sees() -> Non
 
 
 def test_no_two_files_of_tests_have_one_name() -> None:
-    """Their folders are no packages: pytest takes the second for the first and leaves it out with an error."""
+    """Their directories are no packages: pytest takes the second for the first and leaves it out with an error."""
     names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
     assert [name for name, files in names.items() if files > 1] == []
 

@@ -1,9 +1,10 @@
 """A server that speaks as much of OpenAI's protocol as the gateway needs: it counts, one number a part.
 
-``sys.argv``: port, folder. What the prompt says goes wrong: ``die`` (once: the first time in all), ``break`` (off
+``sys.argv``: port, directory. What the prompt says goes wrong: ``die`` (once: the first time in all), ``break``
+(off
 in the middle of a stream), ``refuse``, ``slow`` (takes 20 s), ``odd`` (a status that is none), ``freeze`` (it all
 stops). ``flood``: the stream begins with 96 MiB; ``trickle``: it takes 8 s. Who does not bring the key of the
-environment is refused, as by vLLM.
+environment is rejected, as by vLLM.
 """
 
 from __future__ import annotations

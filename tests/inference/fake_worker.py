@@ -1,6 +1,6 @@
 """A worker whose model's name says how it goes wrong: it multiplies by 2 when it does not.
 
-``sys.argv[1]``: a folder; what happens once happens where its file is not there yet.
+``sys.argv[1]``: a directory; what happens once happens where its file is not there yet.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def timed_cases(
 
 @st.composite
 def views(draw: st.DrawFn) -> SystemView:
-    """Of a system that was served plainly for a while; at least one request is ready beside a free unit."""
+    """Of a system that was served plainly for a while; at least one request is ready next to a free unit."""
     requests, system, costs = draw(timed_cases())
     simulated = SimulatedSystem(requests, system, costs, SharingRules())
     simulated.advance()

@@ -1,4 +1,4 @@
-"""Small systems at one instant, as compiled policies look at them."""
+"""Small systems at one time, as compiled policies look at them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mirage.allocation.inference.policies.looking import new_draft
 def random_look(
     seed: int, *, ready: int = 8, units: int = 4, kinds: int = 2, pieces: int = 3
 ) -> tuple[Look, float]:
-    """Some requests that wait, some that run, at an instant that is not 0."""
+    """Some requests that wait, some that run, at a time that is not 0."""
     rng = np.random.default_rng(seed)
     models, now = 3, 7.0
     seconds = rng.uniform(0.1, 2.0, (models * pieces, kinds))

@@ -1,4 +1,4 @@
-"""Networks so small that their answers can be worked out by hand."""
+"""Networks so small that their answers can be worked out manually."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class Site:
         while not happened():
             assert self.process is not None
             assert self.process.poll() is None, f"the gateway has ended: {self.said}"
-            assert time.monotonic() < end, f"waited for {what} in vain: {self.said}"
+            assert time.monotonic() < end, f"waited for {what} without success: {self.said}"
             time.sleep(0.05)
 
     def connect(self) -> http.client.HTTPConnection:

@@ -62,7 +62,7 @@ def _first(requests: RequestTable, count: int) -> RequestTable:
 @settings(max_examples=40)
 @given(case=timed_cases(most_requests=3, share=False))
 def test_not_below_the_best_of_all_schedules(case: Case) -> None:
-    """Everything that can be begun is tried, or waited for, at each instant."""
+    """Everything that can be begun is tried, or waited for, at each time."""
     assert _best_of_all(SimulatedSystem(*case, SharingRules())) <= most_kept(*case)
 
 

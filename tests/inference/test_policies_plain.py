@@ -159,14 +159,14 @@ def test_asked_each_time_or_compiled_whole(name: str, case: tuple[RequestTable, 
     asked = SimulatedSystem(*case, SharingRules()).play(Asked(policy))
     np.testing.assert_array_equal(whole.begin, asked.begin)
     np.testing.assert_array_equal(whole.end, asked.end)
-    assert np.isfinite(whole.end).all()  # everybody is answered in the end
+    assert np.isfinite(whole.end).all()  # all users is answered in the end
 
 
 @given(
     windows=st.lists(st.tuples(st.integers(0, 8), st.integers(1, 4), st.integers(0, 6)), min_size=1, max_size=6),
 )
 def test_edf_is_optimal_on_one_unit(windows: list[tuple[int, int, int]]) -> None:
-    """Pieces of one second, whole instants: deadlines can all be kept just if pieces can be matched to seconds."""
+    """Pieces of one second, whole times: deadlines can all be kept just if pieces can be matched to seconds."""
     windows = sorted(windows)
     lengths = sorted({length for _, length, _ in windows})
     costs = cost_table([[[1.0]] * length for length in lengths])
@@ -214,7 +214,7 @@ def test_dream_does_not_let_late_requests_sink() -> None:
 
 
 def test_dream_by_hand() -> None:
-    """Urgency 2/4 x 1 beside 2/8 x 1 with 3 seconds of idling: .5 against .25 + .1 x 3/2."""
+    """Urgency 2/4 x 1 next to 2/8 x 1 with 3 seconds of idling: .5 against .25 + .1 x 3/2."""
     costs = cost_table([[[2.0]]])
     view = _view(costs, now=10.0, model=[0, 0], arrival=[7.0, 10.0], weight=[1.0, 1.0], deadline=[18.0, 14.0])
     assert request_policy("dream").decide(view).ready.tolist() == [1]

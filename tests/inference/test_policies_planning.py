@@ -51,7 +51,7 @@ def most_kept(works: list[tuple[int, int]]) -> int:
 
 @given(works=st.lists(st.tuples(st.integers(1, 8), st.integers(1, 24)), min_size=1, max_size=8))
 def test_triage_keeps_the_most_on_one_unit(works: list[tuple[int, int]]) -> None:
-    """Moore's theorem: what is planned anew at each end stays as good as the first plan."""
+    """Moore's theorem: what is planned again at each end stays as good as the first plan."""
     outcome = batch(works).play(request_policy("triage"))
     assert outcome.kept.sum() == most_kept(works)
     assert np.isfinite(outcome.end).all()

@@ -223,7 +223,7 @@ def test_the_bench_measures_the_agent_of_a_folder_whatever_its_kind(
 
 
 def test_a_folder_that_holds_no_agent_has_no_name(tmp_path: Path) -> None:
-    with pytest.raises(ArtifactMismatch, match="name the folder of a trained model"):
+    with pytest.raises(ArtifactMismatch, match="name the directory of a trained model"):
         policy_name(tmp_path)
 
 

@@ -17,9 +17,9 @@ def test_the_bench_asks_the_gateway_and_the_front(monkeypatch: pytest.MonkeyPatc
         answered, _, asked = rows["answered"].partition(" of ")
         assert answered == asked != "0"
         assert rows["added"].startswith("p50 ")
-        assert "ms a request" in rows["processor time of the gateway"]
-    assert "processor time of the front" not in direct
-    assert "ms a request" in fronted["processor time of the front"]
+        assert "ms a request" in rows["CPU time of the gateway"]
+    assert "CPU time of the front" not in direct
+    assert "ms a request" in fronted["CPU time of the front"]
 
 
 def test_what_does_not_start_is_told_with_its_own_words(monkeypatch: pytest.MonkeyPatch) -> None:

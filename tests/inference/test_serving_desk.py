@@ -47,7 +47,7 @@ def test_desk_full_of_one_tenant_still_takes_another() -> None:
 
 
 class DeskMachine(RuleBasedStateMachine):
-    """Senders, units and the clock at random; a plain account of every request beside it."""
+    """Senders, units and the clock at random; a plain account of every request next to it."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A gateway whose state folder has no room answers all the same."""
+"""A gateway whose state directory has no room answers all the same."""
 
 from __future__ import annotations
 

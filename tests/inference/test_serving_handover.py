@@ -106,7 +106,7 @@ def test_a_successor_takes_over_under_load_and_no_request_fails(tmp_path: Path, 
     by_front, by_old_address = asking(front.url, front.url), asking(first.url)
     time.sleep(1)
     second = gateway(tmp_path, "new").start()
-    second.wait(lambda: "passes requests on to us and drains" in second.said, "the hand-over")
+    second.wait(lambda: "passes requests on to us and drains" in second.said, "the handover")
     time.sleep(1)
     direct = stop(by_old_address)
     assert first.process is not None

@@ -1,4 +1,4 @@
-"""What one tenant sends is bounded before work is done for it: the gateway goes on for all others."""
+"""What one tenant sends is bounded before work is done for it: the gateway continues for all others."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def with_data(data: str, shape: str = "[1,4]") -> bytes:
 
 
 def many(part: str, size: int) -> str:
-    """``part`` again and again, in brackets."""
+    """``part`` repeatedly, in brackets."""
     return "[" + ",".join([part] * (size // (len(part) + 1))) + "]"
 
 
@@ -148,7 +148,7 @@ def ask_in_bytes(site: Site, rows: int, *, binary: bool) -> tuple[Reply, np.ndar
 
 
 def half_sent(site: Site) -> HTTPConnection | None:
-    """One that holds half of all bytes; ``None`` where the question after it came first, and it was refused."""
+    """One that holds half of all bytes; ``None`` where the question after it came first, and it was rejected."""
     slow = site.connect()
     slow.putrequest("POST", INFER)
     slow.putheader("Authorization", f"Bearer {KEYS['alice']}")

@@ -27,7 +27,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("openai")
     write_scale(folder / "scale.onnx")
     shutil.copy(SERVER, folder / "server.py")
-    backend = json.dumps([sys.executable, "server.py", "{port}", "."])  # both from the configuration's folder
+    backend = json.dumps([sys.executable, "server.py", "{port}", "."])  # both from the configuration's directory
     text = f'[[model]]\nname = "llm"\nserved_as = "counter"\nexpected = 0.5\nbackend = {backend}\n'
     text += '[[model]]\nname = "scale"\nonnx = "scale.onnx"\n[[unit]]\nname = "cpu"\n'
     text += '[[unit]]\nname = "gpu"\ncount = 2\nslots = 2\nmodels = ["llm"]\n'
@@ -118,7 +118,7 @@ def test_stream_that_is_not_read_is_not_held(site: Site) -> None:
     for connection in clients[1:]:
         connection.close()
     read = clients[0].getresponse().read()
-    assert len(read) > FLOOD_MIB << 20, "it goes on once it is read"
+    assert len(read) > FLOOD_MIB << 20, "it continues once it is read"
     assert read.endswith(b"data: [DONE]\n\n")
     clients[0].close()
     assert complete(site, "hello").status == 200

@@ -34,7 +34,7 @@ NAMES = ("fcfs", "edf", "llf", "sjf", "lft", "prema", "dream", "herald", "planar
 
 
 def play(desk: Desk, policy: RequestPolicy, count: int) -> list[int]:
-    """Arrivals at random, ends when they are due; a unit is down now and then. The order of the answers."""
+    """Arrivals at random, ends when they are due; a unit is down periodically. The order of the answers."""
     chance, now, ends, answered = random.Random(3), 0.0, dict[int, tuple[float, int]](), list[int]()
     arrivals = sorted(chance.uniform(0, count * 0.008) for _ in range(count))
     policy.begin()

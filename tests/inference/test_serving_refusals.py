@@ -1,4 +1,4 @@
-"""Requests that are refused take a small share of a gateway's time, however many a client sends."""
+"""Requests that are rejected take a small share of a gateway's time, however many a client sends."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_tenant_refused_now_and_then_keeps_its_connection(site: Site) -> None:
 
 
 def test_client_of_a_front_is_refused_at_a_bounded_pace(tmp_path: Path) -> None:
-    """There is no gateway: only what the front itself refuses, a body that is too large."""
+    """There is no gateway: only what the front itself rejects, a body that is too large."""
     listening = Listening("127.0.0.1", 0)
     server = make_server(Front(StateFolder(tmp_path), 30.0, 10), listening)
     bound = listening.bind()

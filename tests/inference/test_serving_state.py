@@ -1,4 +1,5 @@
-"""The state folder says who is asked, with keys of tenants: only a folder that is its owner's alone counts."""
+"""The state directory says who is asked, with keys of tenants: only a directory that is its owner's alone
+counts."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 OWN = Address("http://127.0.0.1:1", "token")
-AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes folders of others")
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes directories of others")
 
 
 def nobody() -> int:
@@ -31,7 +32,7 @@ def nobody() -> int:
 
 
 def refused(folder: Path) -> str:
-    """Why the folder is taken by none of those who read or write there."""
+    """Why the directory is taken by none of those who read or write there."""
     state, said = StateFolder(folder), set[str]()
     for use in (state.make, state.check, state.read_address, lambda: state.write_address(OWN)):
         with pytest.raises(ConfigError) as raised:

@@ -1,4 +1,4 @@
-"""Tensors and requests of the Open Inference Protocol: what goes in comes out; what does not fit is refused."""
+"""Tensors and requests of the Open Inference Protocol: what goes in comes out; what does not fit is rejected."""
 
 from __future__ import annotations
 

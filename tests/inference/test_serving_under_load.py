@@ -75,7 +75,7 @@ async def killing(site: Site, *units: str) -> None:
 
 
 def worker(site: Site, unit: str) -> int:
-    """The process that stands on the unit: what it was started with names unit and folder."""
+    """The process that stands on the unit: what it was started with names unit and directory."""
     wanted = (f"MIRAGE_SERVING_UNIT={unit}\0", str(site.folder))
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -97,7 +97,7 @@ def statuses(told: list[Told]) -> Counter[int]:
 
 @pytest.mark.parametrize("units", [("cpu0",), ("cpu0", "cpu1")])
 def test_no_request_is_lost_with_the_workers_that_are_killed(site: Site, units: tuple[str, ...]) -> None:
-    """But for one that was begun again on the second worker just before that was killed, too: it is refused."""
+    """But for one that was begun again on the second worker just before that was killed, too: it is rejected."""
 
     async def play() -> list[Told]:
         told, _ = await asyncio.gather(load(site, "alice", 200.0), killing(site, *units))

@@ -119,7 +119,7 @@ def test_nothing_is_asked_that_would_be_read_as_more_than_one_request() -> None:
             asyncio.run(ask(inquiry))
 
 
-TOKEN = "the token of the state folder"
+TOKEN = "the token of the state directory"
 KEYED = Inquiry("POST", "/v2/models/scale/infer", [(b"Authorization", b"Bearer a tenant's key")], b"its data")
 
 

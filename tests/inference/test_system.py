@@ -1,4 +1,4 @@
-"""The simulated system, against cases computed by hand."""
+"""The simulated system, against cases computed manually."""
 
 from __future__ import annotations
 

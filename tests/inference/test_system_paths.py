@@ -1,4 +1,4 @@
-"""Whole runs in compiled code come to the same as asking the policy at every instant."""
+"""Whole runs in compiled code come to the same as asking the policy at every time."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Asked:
 
 
 class Scored:
-    """Scores drawn anew each period."""
+    """Scores drawn again each period."""
 
     name, period = "scored", 1.0
     parameters = np.zeros(len(SETTINGS))

@@ -82,7 +82,7 @@ def fluid(requests: RequestTable, system: UnitSystem, costs: CostTable, rule: st
 
 
 def drawn(seed: int, requests: int) -> tuple[RequestTable, UnitSystem, CostTable]:
-    """Times at random, so that no two things happen at one instant; some pieces move nothing."""
+    """Times at random, so that no two things happen at one time; some pieces move nothing."""
     rng = np.random.default_rng(seed)
     models = [rng.uniform(0.5, 3.0, (rng.integers(1, 4), 2)).tolist() for _ in range(3)]
     rows = sum(map(len, models))
@@ -130,7 +130,7 @@ def test_plenty_of_bandwidth_is_as_if_nothing_were_shared(seed: int, rule: str) 
 
 
 def test_who_computes_is_slowed_by_the_proportional_rule_alone() -> None:
-    """One that wants 1 byte a second beside three that want 9 each, of 10: an equal share is more than it wants.
+    """One that wants 1 byte a second next to three that want 9 each, of 10: an equal share is more than it wants.
 
     The others have 3 each until it ends at 4 s, 12 of their 36 bytes, and a third of 10 each from then on.
     """

@@ -121,7 +121,7 @@ def interpreter(user: str) -> str:
 
 
 def of_tokens(testbed: Testbed, folder: Path, stack: contextlib.ExitStack) -> Actuator:
-    """A token each for alice and bob, in a folder that only the daemon reads."""
+    """A token each for alice and bob, in a directory that only the daemon reads."""
     del stack
     tokens = folder / "tokens"
     tokens.mkdir(mode=0o700)

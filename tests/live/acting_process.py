@@ -1,4 +1,4 @@
-"""A ``Cluster`` and ``Actuator`` in a process of their own that runs as somebody else, asked over pipes.
+"""A ``Cluster`` and ``Actuator`` in a process of their own that runs as another user, asked over pipes.
 
 The child is this module, with the name of a function as argument that makes the two from a clock. Each question
 brings the cluster's time, since the child has no testbed.

@@ -1,4 +1,4 @@
-"""A real Slurm for the tests of this folder; ``tests/slurm_testbed.py`` tells what it offers.
+"""A real Slurm for the tests of this directory; ``tests/slurm_testbed.py`` tells what it offers.
 
 Without Slurm the tests skip, with one line; in continuous integration they fail instead.
 """

@@ -1,4 +1,4 @@
-"""The contract's world on a real Slurm, for back ends that act for one user with whatever permits them to."""
+"""The contract's world on a real Slurm, for backends that act for one user with whatever permits them to."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PARTITION = "cpu"
 
 
 class TestbedWorld(World):
-    """Partition ``cpu``, whole nodes; it is the back end's clock as well."""
+    """Partition ``cpu``, whole nodes; it is the backend's clock as well."""
 
     __test__ = False
 

@@ -24,7 +24,7 @@ HOUR = 3_600
 DAY = 24 * HOUR
 DAYS = 7
 LOAD = 0.8
-"""Of the partition's processors. It comes in batches: there are empty hours, and hours with long queues."""
+"""Of the partition's CPUs. It comes in batches: there are empty hours, and hours with long queues."""
 CPUS = 64
 """Of a node."""
 

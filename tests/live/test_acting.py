@@ -36,7 +36,7 @@ TRAP = "must-not-be-seen"
 
 @pytest.fixture
 def folder(privileged_testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder that every user can look into; the test's own environment holds secrets."""
+    """A directory that every user can look into; the test's own environment holds secrets."""
     monkeypatch.setenv("SLURM_JWT", TRAP)
     monkeypatch.setenv("MIRAGE_STORE__URL", TRAP)
     path = privileged_testbed.directory / "acting"
@@ -57,7 +57,9 @@ class ActingWorld(TestbedWorld):
         self._folder = folder
 
     def writable_by(self, user: str) -> Path:
-        """A folder for the user's jobs to write to. Homes are shared with every other testbed of this machine."""
+        """A directory for the user's jobs to write to.
+
+        Homes are shared with every other testbed of this machine."""
         path = self._folder / f"written-by-{user}"
         path.mkdir()
         shutil.chown(path, user)

@@ -1,4 +1,4 @@
-"""The cli back end under the contract of every adapter, on a real Slurm."""
+"""The cli backend under the contract of every adapter, on a real Slurm."""
 
 from __future__ import annotations
 

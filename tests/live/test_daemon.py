@@ -1,4 +1,4 @@
-"""The daemon on a real Slurm, killed again and again: every link is submitted once."""
+"""The daemon on a real Slurm, killed repeatedly: every link is submitted once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small scenarios on a real Slurm, anew: every job starts when its rule says, there and on the simulator."""
+"""Small scenarios on a real Slurm, again: every job starts when its rule says, there and on the simulator."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 class Prompt:
-    """A user's shell in a folder of the user's own."""
+    """A user's shell in a directory of the user's own."""
 
     def __init__(self, testbed: Testbed, folder: Path) -> None:
         self.testbed = testbed
@@ -181,7 +181,7 @@ def prompt(privileged_testbed: Testbed, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture
 def programs(privileged_testbed: Testbed) -> Iterator[Path]:
-    """A folder that every user can look into."""
+    """A directory that every user can look into."""
     path = privileged_testbed.directory / "acting"
     path.mkdir()
     yield path

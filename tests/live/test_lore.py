@@ -53,7 +53,7 @@ def test_standings_are_known_and_limits_count_what_runs(privileged_testbed: Test
 def past(
     request: pytest.FixtureRequest, privileged_testbed: Testbed, commands: Commands, tmp_path: Path
 ) -> Callable[[int, int], JobTable]:
-    """Who is asked for the jobs between two instants."""
+    """Who is asked for the jobs between two times."""
     if request.param == "sacct":
         return partial(past_jobs, commands)
     token = tmp_path / "alice.jwt"

@@ -152,7 +152,7 @@ def test_each_is_in_charge_of_a_hand_over_and_in_shadow_of_the_others(site: Site
     site.testbed.wait_until(
         lambda: all(record.handovers() for record in site.records().values()),
         PATIENCE,
-        "a hand-over of each chain",
+        "a handover of each chain",
     )
     by_itself = {(entry.kind, entry.chain, entry.predictor) for entry in forecasts(site)}
     for plugin, name in site.names.items():
@@ -176,7 +176,7 @@ def forecasts(site: Site) -> list[Entry]:
 def assert_handed_over(site: Site, plugin: str, name: str) -> None:
     """By the model's own word; the second link ran.
 
-    A network taught for seconds may find that holding is best until the end of the first link, which is then what
+    A network trained for seconds may find that holding is best until the end of the first link, which is then what
     the daemon has to do; the models of waits submit before.
     """
     decisions = [entry for entry in site.entries(EntryKind.DECISION) if entry.chain == plugin and entry.link == 2]

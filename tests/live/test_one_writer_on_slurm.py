@@ -33,7 +33,7 @@ echo "+ $MIRAGE_LINK" >>LOG
 sleep infinity &
 wait $!
 """
-"""Notes its begin and its end; obeys the warning of its limit."""
+"""Notes its begin and its end; executes the warning of its limit."""
 WRITERS = {
     "early": (Steering.OFF, True),
     "pin": (Steering.PIN, True),
@@ -89,7 +89,7 @@ def records(folder: Path) -> dict[str, ChainRecord]:
 
 
 def test_links_of_one_writer_never_run_together(testbed: Testbed, tmp_path: Path) -> None:
-    """One of them has its limit lowered while it runs: its chain goes on all the same."""
+    """One of them has its limit lowered while it runs: its chain continues all the same."""
 
     def lower_a_limit(folder: Path) -> None:
         testbed.wait_until(lambda: records(folder)["early"].head is not None, PATIENCE, "the first link")

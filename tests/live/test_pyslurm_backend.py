@@ -1,4 +1,4 @@
-"""The pyslurm back end under the contract of every adapter, on a real Slurm, where pyslurm is installed."""
+"""The pyslurm backend under the contract of every adapter, on a real Slurm, where pyslurm is installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Seven chains of two users on a real Slurm under load, their daemon killed every now and then."""
+"""Seven chains of two users on a real Slurm under load, their daemon killed every periodically."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PATIENCE = 570.0
 
 @pytest.fixture
 def roomy_testbed(privileged_testbed: Testbed) -> Testbed:
-    """Room for seven chains and the load beside them."""
+    """Room for seven chains and the load next to them."""
     del privileged_testbed  # it says whether there is one at all
     testbed = Testbed.start(state_directory("scenario"), speed=60, nodes=NODES)
     with testbed.stopped_after():

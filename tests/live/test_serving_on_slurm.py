@@ -18,7 +18,7 @@ pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
 RATE = 50
-PARTS = ("one link", "the second gets ready", "hand-over, the first drains", "the second alone")
+PARTS = ("one link", "the second gets ready", "handover, the first drains", "the second alone")
 
 
 def test_a_link_hands_its_gateway_over_to_the_next_and_no_request_fails(tmp_path: Path) -> None:

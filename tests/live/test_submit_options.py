@@ -82,7 +82,7 @@ def shown(testbed: Testbed, job: str) -> dict[str, str]:
 
 
 def submitted(testbed: Testbed, argv: list[str], environment: Mapping[str, str], script: str) -> dict[str, str]:
-    """The job that ``sbatch`` makes, held, as Slurm shows it; the reason where it refuses."""
+    """The job that ``sbatch`` makes, held, as Slurm shows it; the reason where it rejects."""
     command = ["sbatch", "--parsable", *argv, "--hold"]
     done = testbed.run(testbed.users[0], command, input=script, env=environment, check=False)
     if done.returncode:

@@ -1,4 +1,4 @@
-"""Tables and models as jobs of a real Slurm, submitted by the command line and by a daemon that trains anew."""
+"""Tables and models as jobs of a real Slurm, submitted by the command line and by a daemon that trains again."""
 
 from __future__ import annotations
 

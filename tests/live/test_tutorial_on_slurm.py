@@ -36,9 +36,9 @@ def test_on_a_real_slurm(shell: Shell) -> None:
     # A third one, submitted ahead, finds nothing to do or is cancelled before it starts.
     assert states[2:] in ([], ["COMPLETED"], ["CANCELLED"])
     logs = "".join((shell.home / f"train-{link[1]}.log").read_text() for link in links)
-    assert "link 1 goes on from step 0" in logs
+    assert "link 1 continues from step 0" in logs
     saved = int(logs.partition("saved at step ")[2].split()[0])
-    assert f"link 2 goes on from step {saved}" in logs
+    assert f"link 2 continues from step {saved}" in logs
 
 
 def test_a_server_of_the_documents_hands_over_without_an_interruption(shell: Shell) -> None:
@@ -48,7 +48,7 @@ def test_a_server_of_the_documents_hands_over_without_an_interruption(shell: She
     shell.type("mirage submit serve.sh")
     shell.testbed.wait_until(lambda: shell.says("mirage chains -t all", "DONE"), PATIENCE, "three links")
     shown = shell.type("mirage chain show serve")
-    assert "Hand-overs  2, 00:00:00 without a link" in shown
+    assert "Handovers  2, 00:00:00 without a link" in shown
     logs = "".join(path.read_text() for path in shell.home.glob("serve-*.log"))
     assert [f"link {index} answers" in logs for index in (1, 2, 3)] == [True] * 3
     assert logs.count("made way") >= 2

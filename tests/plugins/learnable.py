@@ -1,4 +1,4 @@
-"""Hand-overs whose wait is a known function of what is to be seen, with known noise."""
+"""Handovers whose wait is a known function of what is to be seen, with known noise."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def true_quantile(told: NDArray[np.float32], level: float) -> NDArray[np.float64
 
 
 def learnable(seed: int, episodes: int = 150) -> Table:
-    """Hand-overs of twelve hours, half an hour between submit times; all features but a few are noise."""
+    """Handovers of twelve hours, half an hour between submit times; all features but a few are noise."""
     rng = np.random.default_rng(seed)
     chosen = schema("v2")
     first = 1_000_000 + np.arange(episodes) * 6 * HOUR
@@ -57,7 +57,7 @@ def learnable(seed: int, episodes: int = 150) -> Table:
 
 
 def with_vectors(table: Table, observation: Observation) -> Table:
-    """The same hand-overs with features around those of an observation, which is then a usual one."""
+    """The same handovers with features around those of an observation, which is then a usual one."""
     rng = np.random.default_rng(0)
     usual = encode(table.schema, observation)
     near = usual * (1 + 0.2 * rng.standard_normal(table.features.shape)).astype(np.float32)
@@ -81,6 +81,6 @@ def constant_graph(answer: list[float]) -> bytes:
 
 
 def learnt() -> Learnt:
-    """A model that foresees one, two and four hours whatever it sees."""
+    """A model that predicts one, two and four hours whatever it sees."""
     model = constant_graph([1.0, 2.0, 4.0])
     return Learnt("made-up", "1.0", model, WaitQuantiles(LEVELS), (3,), {"absolute_x": 1.5})

@@ -1,4 +1,4 @@
-"""Hand-overs whose best policy is known: the wait is told, in hours, so submit when it reaches the time left."""
+"""Handovers whose best policy is known: the wait is told, in hours, so submit when it reaches the time left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trained models as folders: what they answer, and every way in which one can be wrong."""
+"""Trained models as directories: what they answer, and every way in which one can be wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``mirage bench predictors``: every model below a folder, on one tick."""
+"""``mirage bench predictors``: every model below a directory, on one tick."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def test_each_model_is_measured_and_those_that_refuse_are_named(
         labels, values = zip(*section.rows, strict=True)
         assert labels == ("quantile, to compare", "made-up", "made-up", "one in charge, the others in shadow")
         assert all(re.match(r"\d+\.\d ms", value) for value in values)
-        assert ["it refuses 20 of them" in value for value in values] == [False, True, False, False]
+        assert ["it rejects 20 of them" in value for value in values] == [False, True, False, False]
 
 
 def test_observations_bring_what_the_models_want() -> None:
-    """A model on the usual features refuses an observation without Slurm's plan."""
+    """A model on the usual features rejects an observation without Slurm's plan."""
     count = 400
     submit = 1_700_000_000 + 3_600 * np.arange(count)
     table = job_table(

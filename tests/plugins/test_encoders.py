@@ -159,7 +159,7 @@ def test_a_network_that_does_not_exist_is_refused() -> None:
 
 
 def test_an_empty_table_has_no_environment() -> None:
-    with pytest.raises(ValueError, match="no hand-over"):
+    with pytest.raises(ValueError, match="no handover"):
         TableVecEnv(solvable(0, 5).take(np.array([], dtype=int)), 2, 0)
 
 

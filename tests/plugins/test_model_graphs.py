@@ -154,7 +154,7 @@ def test_a_graph_that_blocks_or_fills_a_daemon_is_not_loaded(name: str) -> None:
     began = time.process_time()
     with pytest.raises(ArtifactMismatch, match="must not be run"):
         Model(BAD[name], Path("x"), 3, 3)
-    assert time.process_time() - began < 20, "refused by what it says, not by running it"
+    assert time.process_time() - began < 20, "rejected by what it says, not by running it"
 
 
 def test_a_model_is_tried_within_bounds_before_it_is_promoted_or_loaded(tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def test_networks_that_users_serve_may_be_any(tmp_path: Path) -> None:
 def test_trial_imports_nothing_from_the_folder_it_is_started_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Root may promote a model in a folder where others write, such as ``/tmp``."""
+    """Root may promote a model in a directory where others write, such as ``/tmp``."""
     table = with_vectors(learnable(0, 10), USUAL)
     good = write_artifact(tmp_path / "good", learnt(), table)
     monkeypatch.delenv("PYTHONSAFEPATH", raising=False)

@@ -1,4 +1,4 @@
-"""Training anew: when it is due, what it is given, what becomes of its result; and where it runs."""
+"""Training again: when it is due, what it is given, what becomes of its result; and where it runs."""
 
 from __future__ import annotations
 
@@ -310,7 +310,7 @@ def test_a_job_of_the_clusters_trains(tmp_path: Path) -> None:
 def test_a_daemons_own_history_makes_a_model(
     tmp_path: Path, installed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From the store's jobs to a version on the shelf, by the command itself."""
+    """From the store's jobs to a version on the registry, by the command itself."""
     monkeypatch.setenv("PYTHONPATH", installed)
     store = open_store(f"sqlite:///{tmp_path}/mirage.db")
     jobs = generate("demo", 1, days=23)

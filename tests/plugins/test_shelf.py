@@ -115,7 +115,7 @@ def test_rollback_touches_no_directory_outside_the_shelf(tmp_path, artifacts) ->
     pointer = tmp_path / "made-up" / "current"
     before = pointer.read_bytes()
     (tmp_path / "shelf").mkdir()
-    with pytest.raises(ConfigError, match="not on the shelf"):
+    with pytest.raises(ConfigError, match="not on the registry"):
         Shelf(tmp_path / "shelf").rollback("../made-up")
     assert pointer.read_bytes() == before
 
@@ -168,7 +168,7 @@ def test_what_a_kill_leaves_behind_is_no_version(tmp_path, artifacts) -> None:
 
 def test_an_empty_shelf_has_nothing(tmp_path) -> None:
     assert Shelf(tmp_path / "none").versions() == ()
-    with pytest.raises(ConfigError, match="not on the shelf"):
+    with pytest.raises(ConfigError, match="not on the registry"):
         Shelf(tmp_path).rollback("xgboost")
 
 

@@ -18,7 +18,7 @@ SPAN = ("--start", "2025-01-07", "--end", "2025-01-13", "--every", "6h", "--grid
 
 @pytest.fixture(scope="module")
 def place(installed: str, tmp_path_factory: pytest.TempPathFactory):
-    """A folder, and ``mirage`` run in it: (exit code, stdout, stderr)."""
+    """A directory, and ``mirage`` run in it: (exit code, stdout, stderr)."""
     folder = tmp_path_factory.mktemp("train")
 
     def mirage(*arguments: str) -> tuple[int, str, str]:
@@ -41,7 +41,7 @@ def trained(place) -> Path:
 
 
 def test_what_was_trained_replays(place, trained) -> None:
-    """By the name a user gives it, in a process that has it from the folder alone."""
+    """By the name a user gives it, in a process that has it from the directory alone."""
     _, mirage = place
     span = ("--start", "2025-01-14", "--end", "2025-01-14T12:00", "--every", "6h")
     command = ("replay", "generated:demo:1", "--cluster", "demo", "--limit", "12h", *span, "--workers", "1")

@@ -1,4 +1,4 @@
-"""Trees as ONNX against trees walked by hand."""
+"""Trees as ONNX against trees walked manually."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A queue of jobs with known waits, as observations show it from instant to instant."""
+"""A queue of jobs with known waits, as observations show it from time to time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REQUEST = JobRequest("s", "u", 48 * HOUR, 1, "p")
 
 @dataclass(frozen=True)
 class Queue:
-    """Jobs of one node and 48 hours unless told otherwise; instants and waits in seconds."""
+    """Jobs of one node and 48 hours unless told otherwise; times and waits in seconds."""
 
     submit: np.ndarray
     wait: np.ndarray

@@ -1,4 +1,4 @@
-"""Models as folders: whole or not at all, never over another, and read only as they were written."""
+"""Models as directories: whole or not at all, never over another, and read only as they were written."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ EXPONENTIAL = tuple(-math.log(1 - level) for level in LEVELS)
 
 
 def telling(name: str, scale: float) -> Told:
-    """Foresees exponential waits of this mean."""
+    """Predicts exponential waits of this mean."""
     return Told(
         name, Wants(), lambda seen: WaitForecast(LEVELS, tuple(seen.time + scale * q for q in EXPONENTIAL))
     )
@@ -44,7 +44,7 @@ def waits(ensemble: Ensemble, seen: Observation) -> np.ndarray:
 
 
 def live(ensemble: Ensemble, days: int, mean: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """All answers, shape (instants, levels), and for each job whether it was covered: a job an instant."""
+    """All answers, shape (times, levels), and for each job whether it was covered: a job a time."""
     jobs = queue(np.random.default_rng(seed), days, mean)
     told = np.array([waits(ensemble, jobs.seen(at - 60)) for at in jobs.submit.tolist()])
     return told, jobs.wait[:, None] <= told
@@ -66,7 +66,7 @@ def test_one_that_fails_or_foresees_nothing_is_left_out_and_that_is_said_once(ca
         assert found == pytest.approx(HOUR * np.array(EXPONENTIAL))
     assert [record.getMessage() for record in caplog.records] == [
         "four answers without b: b is lost",
-        "four answers without scores: scores actions and foresees no start",
+        "four answers without scores: scores actions and predicts no start",
         "four answers without nan: predicted nothing usable: WaitForecast(levels=(0.5,), starts=(nan,))",
     ]
 
@@ -93,7 +93,7 @@ def test_whoever_foresees_better_is_relied_on() -> None:
 
 @pytest.mark.parametrize("scale", [0.3, 4.0])
 def test_when_all_are_wrong_the_answers_still_cover_what_they_say(scale: float) -> None:
-    """Jobs wait 2 h in the mean; all members foresee a third of that, or four times as much."""
+    """Jobs wait 2 h in the mean; all members predict a third of that, or four times as much."""
     ensemble = Ensemble([telling("a", scale * 2 * HOUR), telling("b", 1.2 * scale * 2 * HOUR)], "both")
     _, covered = live(ensemble, 6, 2 * HOUR)
     late = covered[3 * 144 :].mean(axis=0)

@@ -1,4 +1,4 @@
-"""While a look that found it too early holds, the waits that it foresaw stay as long as they were."""
+"""While a look that found it too early holds, the waits that it predicted stay as long as they were."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ LEFT = SEEN.predecessor.end - SEEN.time
 
 
 def waits(name: str, *hours: float) -> Told:
-    """Foresees waits from the least to the most of these, all alike likely."""
+    """Predicts waits from the least to the most of these, all alike likely."""
     levels = tuple(place / (len(hours) - 1) for place in range(len(hours))) if len(hours) > 1 else (0.5,)
     return Told(
         name, Wants(), lambda s: WaitForecast(levels, tuple(s.time + LEFT + hour * HOUR for hour in hours))

@@ -1,4 +1,4 @@
-"""What an owner wants of hand-overs: spelled, read from forecasts, and met in the long run."""
+"""What an owner wants of handovers: written, read from forecasts, and met in the long run."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_chances_and_means_are_those_of_a_sample(forecast: WaitForecast, instant
 
 
 def first_submission(aim: Aim, mean: float, **rule: float) -> int:
-    """Deciding each minute, the wait being drawn anew at each from the same exponential distribution."""
+    """Deciding each minute, the wait being drawn again at each from the same exponential distribution."""
     decided = DecisionRule(aim=aim, **rule)
     for now in range(0, END, 60):
         if isinstance(weigh(at(now), exponential(now, mean), decided), Submit):
@@ -98,10 +98,10 @@ def test_to_want_more_never_submits_later(forecast: WaitForecast, one: float, tw
 def test_with_making_way_it_submits_when_a_little_later_would_cost_more(
     forecast: WaitForecast, together: int, level: float, early: float
 ) -> None:
-    """Costs written out for a sample of starts, and the slope taken between two instants."""
+    """Costs written out for a sample of starts, and the slope taken between two times."""
     starts, end = drawn(forecast), 1_000.0
     edges = np.array([end, end - together])
-    # Where many starts are one instant, and that is an edge, the cost has a corner and no slope.
+    # Where many starts are one time, and that is an edge, the cost has a corner and no slope.
     assume((np.abs(starts[:, None] - edges) <= 0.5).any(axis=1).mean() < 0.01)
 
     def cost(later: float) -> float:
@@ -150,7 +150,7 @@ def test_scores_decide_for_prices_and_the_forecast_beside_them_for_all_else() ->
     assert isinstance(weigh(at(0), scores, DecisionRule(together=0.0)), Hold)
     blind = weigh(at(0), replace(scores, forecast=None), DecisionRule(aim=wanted))
     assert isinstance(blind, Submit)
-    assert blind.reason.endswith("; no start is foreseen, as no-interruption would need")
+    assert blind.reason.endswith("; no start is predicted, as no-interruption would need")
 
 
 def test_the_sentences_say_what_was_weighed() -> None:

@@ -109,7 +109,7 @@ RULES = [
 def test_submission_falls_due_at_the_first_instant_that_submits(
     now: int, waits: list[int], rule: DecisionRule
 ) -> None:
-    """Against the instants tried one by one, the wait being the same at each."""
+    """Against the times tried one by one, the wait being the same at each."""
 
     def forecast_at(instant: int) -> WaitForecast:
         return WaitForecast((0.1, 0.5, 0.9), tuple(instant + wait for wait in waits))

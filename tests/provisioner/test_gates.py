@@ -1,4 +1,4 @@
-"""A link that looks first never stays away where the chain's own rules would go on."""
+"""A link that looks first never stays away where the chain's own rules would continue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The permit: each ceiling refuses at its bound and not before."""
+"""The permit: each ceiling rejects at its bound and not before."""
 
 from __future__ import annotations
 

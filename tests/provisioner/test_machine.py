@@ -239,7 +239,7 @@ def test_cancelled_pending_link_pauses_the_chain_or_continues() -> None:
     cancelled = LinkEnded(2, ABSENT, HOUR, JobState.CANCELLED, 0)
     paused = after(submitted(running(fresh()), HOUR), cancelled)
     assert (paused.status, paused.failures) == (ChainStatus.PAUSED, 0)
-    assert handover.to_cancel(paused) == (), "the running link goes on"
+    assert handover.to_cancel(paused) == (), "the running link continues"
     assert machine.need(after(paused, ResumeAsked()), HOUR, SETTLE) == Successor(paused.links[0])
     policies = FailurePolicies(cancelled=FailurePolicy(Recovery.CONTINUE))
     record = after(submitted(running(fresh(failures=policies)), HOUR), cancelled)

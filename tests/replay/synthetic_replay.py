@@ -47,7 +47,7 @@ def synthetic_replay(
         tick=600,
         links=links,
         overlap_price=1.0,
-        notes=("3 jobs asked for more nodes than the cluster has and were refused.",),
+        notes=("3 jobs asked for more nodes than the cluster has and were rejected.",),
     )
 
 

@@ -1,4 +1,4 @@
-"""The closed-loop replay against the plain simulator: every recorded hand-over is played again from nothing."""
+"""The closed-loop replay against the plain simulator: every recorded handover is played again from nothing."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def of(result: ReplayResult, policy: str) -> list[PairOutcome]:
 
 
 def starts_when_submitted(times: list[int], limit: int = DAY) -> list[int]:
-    """Starts of links submitted at these instants to a fresh simulation of the trace: no loop, no copies."""
+    """Starts of links submitted at these times to a fresh simulation of the trace: no loop, no copies."""
     simulation, chain = Simulation(CLUSTER, trace()), plan(limit=limit).chain()
     ids = []
     for index, time in enumerate(times, start=1):

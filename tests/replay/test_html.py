@@ -227,7 +227,7 @@ def test_headline_admits_when_nothing_beats_the_baseline() -> None:
         for o in replay.outcomes
     )
     sentence = headlines(measure(replace(replay, outcomes=worse), QUICK))[0]
-    assert sentence.startswith("No policy came closer to a seamless hand-over than reactive submission")
+    assert sentence.startswith("No policy came closer to a seamless handover than reactive submission")
 
 
 def test_headline_admits_doubt() -> None:

@@ -30,7 +30,7 @@ QUICK = Resampling(resamples=200)
 
 
 def handover(policy: str, episode: int, x: float, pair: int = 0) -> PairOutcome:
-    """A hand-over ``x`` hours after the predecessor's end; episodes start four hours apart."""
+    """A handover ``x`` hours after the predecessor's end; episodes start four hours apart."""
     start = 4 * HOUR * episode
     end = start + 48 * HOUR
     return PairOutcome(policy, episode, start, pair, start, start, end, end, end + round(x * HOUR), "because")

@@ -70,7 +70,7 @@ def test_any_text_is_an_instant_or_a_clear_error(text: str) -> None:
     try:
         assert isinstance(parse_instant(text, "--start"), int)
     except ConfigError as error:
-        assert "--start" in str(error)  # noqa: PT017 (most texts are fine errors; some are instants)
+        assert "--start" in str(error)  # noqa: PT017 (most texts are fine errors; some are times)
 
 
 @pytest.mark.parametrize(

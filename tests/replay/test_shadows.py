@@ -1,4 +1,4 @@
-"""Predictors in shadow, judged: by hand where it is small, by the daemon's own store where it is whole."""
+"""Predictors in shadow, judged: manually where it is small, by the daemon's own store where it is whole."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_figures_are_those_of_their_formulas() -> None:
 
 
 def played(folder: Path, links: int = 8) -> Path:
-    """A daemon's hand-overs where every job waits three hours: the one in charge submits reactively."""
+    """A daemon's handovers where every job waits three hours: the one in charge submits reactively."""
     file = folder / "mirage.toml"
     state = folder / "state"
     state.mkdir(mode=0o700)

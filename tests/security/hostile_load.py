@@ -225,7 +225,7 @@ def rss_mb(pid: int) -> int:
 
 
 def write_config(folder: Path, cluster: str, owner: str) -> Path:
-    """The daemon's configuration, beside the directories that it needs."""
+    """The daemon's configuration, next to the directories that it needs."""
     folder.chmod(0o777)
     for name, mode in (("state", 0o700), ("run", 0o755)):
         (folder / name).mkdir(mode=mode)

@@ -188,7 +188,7 @@ class Judge:
     site: Site
 
     def problems(self, events: list[list[Any]]) -> list[str]:
-        """What it touched beside that."""
+        """What it touched next to that."""
         return [found for event, *arguments in events if (found := self.problem(event, arguments))]
 
     def problem(self, event: str, arguments: list[Any]) -> str:

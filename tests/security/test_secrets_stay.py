@@ -49,7 +49,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecretSite]:
 
 @pytest.fixture(scope="module")
 def answers(site: SecretSite) -> str:
-    """Everything that the interface says to an administrator on the socket and to strangers on the network."""
+    """Everything that the API says to an administrator on the socket and to strangers on the network."""
     paths = [path for path, methods in json.loads(OPENAPI.read_text())["paths"].items() if "get" in methods]
     told = []
     for path in paths:

@@ -1,13 +1,13 @@
 """A slow, plain EASY and FIFO: what the compiled pool must equal, start by start.
 
-Rules, in the order they apply at an instant: every job whose end has come leaves; every job submitted by now
+Rules, in the order they apply at a time: every job whose end has come leaves; every job submitted by now
 joins the end of the queue (order: submit, then row); one scheduling pass is made. The run time is capped at
 the request; a request that is absent (<= 0) is the run time itself. A job that runs for 0 s leaves at the
-instant it started, before a further pass at that same instant.
+time it started, before a further pass at that same time.
 
 EASY's pass (Lifka 1995; Mu'alem and Feitelson 2001): start jobs from the head while they fit. The first that
-does not fit, the head, has its start fixed at the *shadow time*, the earliest instant at which the running
-jobs, ending at their requests, leave it enough processors; the processors then free beyond its need are
+does not fit, the head, has its start fixed at the *shadow time*, the earliest time at which the running
+jobs, ending at their requests, leave it enough CPUs; the CPUs then free beyond its need are
 *extra*. Any later job starts now if it fits and either ends by the shadow time or takes only extra ones.
 """
 
@@ -90,7 +90,7 @@ def idle(running: list[PoolJob], capacity: int) -> int:
 
 
 def reservation(head: PoolJob, running: list[PoolJob], capacity: int) -> tuple[int, int]:
-    """The head's shadow time and the extra processors then."""
+    """The head's shadow time and the extra CPUs then."""
     for shadow in sorted({job.expected_end for job in running}):
         free = capacity - sum(job.procs for job in running if job.expected_end > shadow)
         if free >= head.procs:

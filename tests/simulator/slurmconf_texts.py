@@ -1,4 +1,4 @@
-"""Texts of slurm.conf, and dumps of sacctmgr to stand beside one."""
+"""Texts of slurm.conf, and dumps of sacctmgr to stand next to one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small clusters and requests, for scenarios whose outcome can be worked out by hand."""
+"""Small clusters and requests, for scenarios whose outcome can be worked out manually."""
 
 from __future__ import annotations
 

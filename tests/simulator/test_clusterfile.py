@@ -1,4 +1,4 @@
-"""Cluster files: what they say, what is refused and where, the presets, other sizes."""
+"""Cluster files: what they say, what is rejected and where, the presets, other sizes."""
 
 from __future__ import annotations
 

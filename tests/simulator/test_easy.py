@@ -47,7 +47,7 @@ class Columns:
 
 
 def columns(rows: list[tuple[int, int, int, int]]) -> Columns:
-    """From rows of (submit, runtime, request, processors)."""
+    """From rows of (submit, runtime, request, CPUs)."""
     table = np.array(rows, dtype=np.int64).reshape(-1, 4)
     return Columns(*(np.ascontiguousarray(table[:, i]) for i in range(4)))
 
@@ -134,7 +134,7 @@ PUBLISHED = {
 
 @pytest.fixture(scope="module")
 def kth(shared: Path) -> Columns:
-    """The KTH-SP2 log: fields 2 (submit), 4 (run), 9 (requested time) and 8 (requested processors) of SWF."""
+    """The KTH-SP2 log: fields 2 (submit), 4 (run), 9 (requested time) and 8 (requested CPUs) of SWF."""
     log = shared / "traces" / "KTH-SP2-1996-2.1-cln.swf.gz"
     if not log.is_file():
         pytest.skip(f"published trace not found: {log}")

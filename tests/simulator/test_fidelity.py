@@ -25,7 +25,7 @@ ALL = {
     str(path.relative_to(RECORDINGS)).removesuffix(".json.gz"): read_recording(path)
     for path in sorted(RECORDINGS.rglob("*.json.gz"))
 }
-"""Those of Debian 12's Slurm by their names; those of others lie in a folder for each version."""
+"""Those of Debian 12's Slurm by their names; those of others lie in a directory for each version."""
 SCENARIOS = sorted(name for name, recording in ALL.items() if recording.expected)
 DAY, AGAIN = "day-1", "day-1-again"
 

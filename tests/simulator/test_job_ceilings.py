@@ -1,4 +1,4 @@
-"""Limits on one job: refused at submission, from outside and from a trace alike (EnforcePartLimits)."""
+"""Limits on one job: rejected at submission, from outside and from a trace alike (EnforcePartLimits)."""
 
 from __future__ import annotations
 

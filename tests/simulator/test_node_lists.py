@@ -235,7 +235,7 @@ def test_nothing_changes_once_it_runs_and_trace_jobs_cannot_be_bound() -> None:
         sim.set_node_list(10_000, "n0")
 
 
-# What is refused
+# What is rejected
 
 
 @pytest.mark.parametrize(

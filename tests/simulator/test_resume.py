@@ -1,4 +1,5 @@
-"""A cluster resumed from what its queue shows goes on as the cluster itself, given the same runs and arrivals."""
+"""A cluster resumed from what its queue shows continues as the cluster itself, given the same runs and
+arrivals."""
 
 from __future__ import annotations
 

@@ -175,7 +175,7 @@ def test_a_partition_qos_limits_every_job_of_the_partition() -> None:
     ],
 )
 def test_jobs_over_a_qos_limit_of_one_job_never_start(config: ClusterConfig) -> None:
-    """They pend, or are refused where the QOS says DenyOnLimit."""
+    """They pend, or are rejected where the QOS says DenyOnLimit."""
     sim = simulate(config)
     try:
         job = sim.submit(ask(nodes=2, limit=LONG, qos="q"), LONG)

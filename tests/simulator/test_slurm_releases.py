@@ -1,4 +1,4 @@
-"""Rules that differ by Slurm's release, each in a case worked out by hand from its cons_tres and backfill."""
+"""Rules that differ by Slurm's release, each in a case worked out manually from its cons_tres and backfill."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ FOUR = node_names(4)
 
 
 def test_the_loop_closes_a_partition_at_its_first_job_that_does_not_fit() -> None:
-    """Another partition, of other nodes, goes on."""
+    """Another partition, of other nodes, continues."""
     nodes = node_names(5)
     config = cluster(
         nodes=5,
@@ -199,7 +199,7 @@ def test_nodes_that_come_back_one_time_slot_behind_the_job_are_waited_for() -> N
 
 
 def test_a_run_ends_where_what_is_left_can_never_start() -> None:
-    """With fair share priorities go on changing for ever, and slurmctld goes on looking."""
+    """With fair share priorities continue changing indefinitely, and slurmctld continues looking."""
     sim = simulate(cluster(priority=weights(fair_share=1000)))
     sim.set_nodes(["n3"], "drain")
     stuck = sim.submit(ask(nodes=4), 100)

@@ -1,4 +1,4 @@
-"""A site's own slurm.conf: units and defaults of its manual, what is not modelled, what stands beside it."""
+"""A site's own slurm.conf: units and defaults of its manual, what is not modelled, what stands next to it."""
 
 from __future__ import annotations
 

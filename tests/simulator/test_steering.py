@@ -79,7 +79,7 @@ LEVERS: dict[str, tuple[JobRequest, Act, Act]] = {
     "high nice later, nice 0": (ask(), lower, raise_again),
     "submitted with begin, StartTime=now": (ask(begin=T0 + 10 * HOUR), nothing, hurry),
     "begin later, StartTime=now": (ask(), put_off, hurry),
-    "begin in the past, once more": (ask(), nothing, hurry),
+    "begin in the past, again": (ask(), nothing, hurry),
     "begin that comes": (ask(begin=T0 + FIRST), nothing, nothing),
 }
 MEASURED = {
@@ -91,7 +91,7 @@ MEASURED = {
     "high nice later, nice 0": (90, 90, 90),
     "submitted with begin, StartTime=now": (10, 90, 0),
     "begin later, StartTime=now": (10, 90, 90),
-    "begin in the past, once more": (10, 90, 90),
+    "begin in the past, again": (10, 90, 90),
     "begin that comes": (50, 90, 50),
 }
 
@@ -145,7 +145,7 @@ def test_every_update_counts_the_age_until_its_own_instant(regime: str) -> None:
 
 
 def test_a_job_without_accrued_age_goes_behind_those_that_waited_less() -> None:
-    """Plan after a release: behind everybody where limits are enforced, at its old place with ACCRUE_ALWAYS."""
+    """Plan after a release: behind all users where limits are enforced, at its old place with ACCRUE_ALWAYS."""
     places = {}
     for regime in CONFIGS:
         sim = waiting(regime)

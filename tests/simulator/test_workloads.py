@@ -83,7 +83,7 @@ def as_table(jobs: list[tuple[int, JobRequest, int]]) -> JobTable:
 def test_a_trace_is_scheduled_as_the_same_submissions_are(seed: int) -> None:
     jobs = workload(seed, 40)
     by_hand = run(SIX_NODES, jobs)
-    # Where a job arrives as another ends, one look at the queue sees both in a trace, and two by hand
+    # Where a job arrives as another ends, one look at the queue sees both in a trace, and two manually
     # (no job arrives as backfill is due, for the same reason).
     assume({job.end for job in by_hand.jobs()}.isdisjoint(at for at, _, _ in jobs))
     replayed = Simulation(SIX_NODES, as_table(jobs), start=T0)
@@ -140,7 +140,7 @@ def test_backfill_never_delays_the_top_job(seed: int) -> None:
 @pytest.mark.parametrize("known", ["nodes", "cpus", "both"])
 @pytest.mark.parametrize("exclusive", [True, False])
 def test_utilisation_is_that_of_what_is_allocated_whatever_the_trace_knows(known: str, exclusive: bool) -> None:
-    """A trace in the standard workload format has processors and no nodes, others nodes alone."""
+    """A trace in the standard workload format has CPUs and no nodes, others nodes alone."""
     jobs = workload(7, 60)
     table = as_table(jobs)
     nothing = np.zeros_like(table.nodes)

@@ -44,7 +44,7 @@ def test_signal_that_sbatch_rejects_is_rejected(text: str) -> None:
     "text", ["END", "end,TIME_LIMIT_80", "END,FOO", "NONE", "ARRAY_TASKS", ",,Fail", "invalid_depend", "all"]
 )
 def test_mail_type_that_sbatch_takes_is_passed_on(text: str) -> None:
-    """It ignores words that it does not know beside one that it knows."""
+    """It ignores words that it does not know next to one that it knows."""
     batch = request("mail-type", text).batch
     assert batch is not None
     assert batch.options == (f"--mail-type={text}",)

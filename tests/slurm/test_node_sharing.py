@@ -1,4 +1,4 @@
-"""Whether a second job fits beside the first on its nodes: the answers of `scontrol show`, on every release."""
+"""Whether a second job fits next to the first on its nodes: the answers of `scontrol show`, on every release."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The parsers of the cli back end on what real Slurms of each version printed.
+"""The parsers of the cli backend on what real Slurms of each version printed.
 
-What is expected comes from elsewhere: other commands recorded beside it, and what the jobs were made to be.
+What is expected comes from elsewhere: other commands recorded next to it, and what the jobs were made to be.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def test_what_was_recorded_is_what_we_ask(recorded: Recordings) -> None:
     }
     for name, (argv, settings) in asked.items():
         there = recorded.commands[name]
-        assert there["argv"] == argv, f"{name}: asked otherwise now; record anew (slurm-testbed/testbed capture)"
+        assert there["argv"] == argv, f"{name}: asked otherwise now; record again (slurm-testbed/testbed capture)"
         assert settings.items() <= there["environment"].items(), name
         assert (there["exit"], there["stderr"]) == (0, ""), name
 

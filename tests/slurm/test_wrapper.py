@@ -133,7 +133,7 @@ def test_the_health_command_announces_readiness(tmp_path: Path) -> None:
 
 
 def test_health_is_watched_where_the_path_has_no_commands(tmp_path: Path) -> None:
-    """Without a pause it would keep a processor busy."""
+    """Without a pause it would keep a CPU busy."""
     count = f"echo x >>{tmp_path}/count; false"
     run(wrap("#!/bin/sh\n/bin/sleep 2\n", count), tmp_path, environment={"PATH": "/nonexistent"})
     assert (tmp_path / "count").read_text() == "x\n"

@@ -1,7 +1,7 @@
 """Keeps a store as this version makes it, as SQL, in ``frozen``: python tests/store/freeze_schema.py >REVISION.sql
 
 To be run before the next migration is written; ``test_store_upgrading.py`` says so where it was forgotten. What is
-in there is never written anew: it is what that version of Mirage left behind.
+in there is never written again: it is what that version of Mirage left behind.
 """
 
 from __future__ import annotations

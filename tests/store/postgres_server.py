@@ -29,7 +29,7 @@ class NoPostgres(Exception):
 
 
 def programs() -> Path:
-    """The newest installed version's folder of programs."""
+    """The newest installed version's directory of programs."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
     if not found:
         raise NoPostgres("PostgreSQL is not installed (Debian: apt install postgresql)")
@@ -43,7 +43,7 @@ class PostgresServer:
     folder: Path
     port: int
     account: str | None
-    """Whom to become, where tests run as root, which PostgreSQL refuses."""
+    """Whom to become, where tests run as root, which PostgreSQL rejects."""
     process: subprocess.Popen[bytes] | None = field(default=None)
 
     @classmethod

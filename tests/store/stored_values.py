@@ -1,4 +1,4 @@
-"""Values to store: a few by hand, any by hypothesis."""
+"""Values to store: a few manually, any by hypothesis."""
 
 from __future__ import annotations
 

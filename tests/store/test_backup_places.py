@@ -1,4 +1,4 @@
-"""Backups in folders where others may write: nobody gets the copy, and nothing else is written to."""
+"""Backups in directories where others may write: nobody gets the copy, and nothing else is written to."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def as_nobody(program: str) -> None:
     subprocess.run(["/bin/sh", "-ec", program], user="nobody", extra_groups=[], check=True)
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="to be somebody else needs root")
+@pytest.mark.skipif(os.getuid() != 0, reason="to be another user needs root")
 @pytest.mark.parametrize(
     "trap", ["umask 0; : >{}", "ln -s {victim} {}", "umask 0; mkdir {}", "umask 0; mkdir {}; : >{}/copy"]
 )
@@ -76,7 +76,7 @@ def test_a_folder_where_anybody_may_replace_files_is_refused(source: Location, t
     folder = tmp_path / "loose"
     folder.mkdir()
     folder.chmod(0o777)
-    with pytest.raises(NoBackup, match="name another folder"):
+    with pytest.raises(NoBackup, match="name another directory"):
         back_up(source, folder / "copy.db")
     assert list(folder.iterdir()) == []
 
@@ -89,7 +89,7 @@ def loosen(folder: Path, how: str) -> None:
         folder.chmod(0o2775)
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="to give a folder away needs root")
+@pytest.mark.skipif(os.getuid() != 0, reason="to give a directory away needs root")
 @pytest.mark.parametrize("how", ["another's", "a group's"])
 @pytest.mark.parametrize("below", ["", "inner/folder"])
 def test_backup_below_a_folder_of_others_is_rejected(
@@ -99,12 +99,12 @@ def test_backup_below_a_folder_of_others_is_rejected(
     folder = shared / below
     folder.mkdir(parents=True)
     loosen(shared, how)
-    with pytest.raises(NoBackup, match="name another folder"):
+    with pytest.raises(NoBackup, match="name another directory"):
         back_up(source, folder / "copy.db")
     assert list(folder.iterdir()) == []
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="to give a folder away needs root")
+@pytest.mark.skipif(os.getuid() != 0, reason="to give a directory away needs root")
 def test_backup_beside_a_database_of_the_daemons_account_is_made(tmp_path: Path, source: Location) -> None:
     (state := tmp_path / "state").mkdir()
     os.chown(state, 65534, 65534)

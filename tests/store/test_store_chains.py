@@ -1,4 +1,4 @@
-"""Chains in the database: what is written, what older and newer versions mean, hand-overs."""
+"""Chains in the database: what is written, what older and newer versions mean, handovers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SVC = ChainId("svc")
 
 @contextmanager
 def statements(store: Store) -> Iterator[list[str]]:
-    """The statements sent, their values beside them."""
+    """The statements sent, their values next to them."""
     sent: list[str] = []
 
     def note(connection: Any, cursor: Any, statement: str, parameters: Any, *rest: Any) -> None:
@@ -160,7 +160,7 @@ def test_a_damaged_document_is_named(store: Store) -> None:
         reopened(store).load()
 
 
-# Hand-overs
+# Handovers
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])

@@ -58,7 +58,7 @@ def unharmed(store: Store) -> None:
 
 @contextlib.contextmanager
 def unprivileged(*paths: Path) -> Iterator[None]:
-    """Root may write anywhere, so become somebody else, who owns the paths."""
+    """Root may write anywhere, so become another user, who owns the paths."""
     if os.geteuid() != 0:
         yield
         return
@@ -76,14 +76,14 @@ def test_locked_for_longer_than_one_waits(sqlite: Store, file: Path) -> None:
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreUnavailable, match=r"mirage\.db: another process keeps the database locked .*; end"):
         sqlite.chains.save(record(failures=9))
-    assert sqlite.chains.load() == (record(),), "reading goes on"
+    assert sqlite.chains.load() == (record(),), "reading continues"
     other.execute("ROLLBACK")
     other.close()
     unharmed(sqlite)
 
 
 def test_a_writer_waits_its_turn(file: Path) -> None:
-    """With patience, two processes write without a failure: locks are taken when a transaction begins."""
+    """With timeout, two processes write without a failure: locks are taken when a transaction begins."""
     store = open_store(f"sqlite:///{file}", patience=30)
     program = (
         "import sqlite3, sys\n"
@@ -152,7 +152,7 @@ def test_a_disk_that_became_read_only(tmp_path: Path) -> None:
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A folder that everybody may look into; pytest's own are closed."""
+    """A directory that all users may look into; pytest's own are closed."""
     folder = Path(tempfile.mkdtemp())
     folder.chmod(0o755)
     yield folder
@@ -160,7 +160,7 @@ def open_folder() -> Iterator[Path]:
 
 
 def test_a_file_that_was_moved_away_takes_nothing_until_it_is_back(sqlite: Store, file: Path) -> None:
-    """Its connections would go on writing to what nobody will open again."""
+    """Its connections would continue writing to what nobody will open again."""
     file.rename(file.with_name("elsewhere"))
     with pytest.raises(StoreUnavailable, match="removed"):
         sqlite.chains.save(record(failures=1))

@@ -73,11 +73,11 @@ def test_cutoffs_are_ages_before_now() -> None:
 def test_audit_pages(store: Store) -> None:
     for time in range(5):
         chain = A if time % 2 else None
-        store.audit.write(AuditEntry(time, "bob", 1_001, "cancel", chain, "refused: not the owner\0"))
+        store.audit.write(AuditEntry(time, "bob", 1_001, "cancel", chain, "rejected: not the owner\0"))
     first = store.audit.read(limit=2)
     assert [line.entry.time for line in first] == [4, 3]
     assert [line.entry.time for line in store.audit.read(before=first[-1].cursor)] == [2, 1, 0]
     assert [line.entry.time for line in store.audit.read(chain=A)] == [3, 1]
     assert first[1].entry == AuditEntry(
-        3, "bob", 1_001, "cancel", A, "refused: not the owner\N{REPLACEMENT CHARACTER}"
+        3, "bob", 1_001, "cancel", A, "rejected: not the owner\N{REPLACEMENT CHARACTER}"
     )

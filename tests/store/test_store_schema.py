@@ -1,4 +1,4 @@
-"""Migrations: from nothing, in agreement with the tables, refused when newer; and where a database may lie."""
+"""Migrations: from nothing, in agreement with the tables, rejected when newer; and where a database may lie."""
 
 from __future__ import annotations
 

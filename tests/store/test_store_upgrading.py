@@ -244,7 +244,7 @@ def test_a_step_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(RuntimeError, match="a bug"):
         upgrade_store(url, tmp_path)
     assert content(file) == before
-    assert not list(tmp_path.glob("*backup*")), "or a daemon that is started again and again would fill the disk"
+    assert not list(tmp_path.glob("*backup*")), "or a daemon that is started repeatedly would fill the disk"
     monkeypatch.undo()
     everything_is_there(url)
 

@@ -1,4 +1,4 @@
-"""When the keeper of the fast clock steps in, look by look."""
+"""When the supervisor of the fast clock steps in, look by look."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def clock(tmp_path: Path) -> Path:
 
 def test_a_process_forked_while_the_lock_was_held_is_freed(program: Path, clock: Path) -> None:
     with subprocess.Popen([program, "fork", "1", clock], stdout=subprocess.PIPE, text=True) as process:
-        process.wait()  # the child goes on waiting for a lock that nobody holds any more
+        process.wait()  # the child continues waiting for a lock that nobody holds any more
         (stuck,) = stuck_on(clock)
         assert stuck_on(clock.with_name("another")) == frozenset()
         if not free(stuck):

@@ -77,7 +77,7 @@ def test_a_job_that_was_requeued_and_then_cancelled_has_run() -> None:
     )
     (first,), (second,) = accounting.jobs["mirage:c1:1"], accounting.jobs["mirage:c1:2"]
     assert (accounting.times_run(first), accounting.times_run(second)) == (1, 0)
-    assert accounting.in_the_dark(first), "accounting was asked in vain after its end"
+    assert accounting.in_the_dark(first), "accounting was asked without success after its end"
 
 
 def test_times_run_requeued_job_counts_each_run() -> None:

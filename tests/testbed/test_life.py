@@ -70,7 +70,7 @@ def start_again(own: Testbed, *options: str) -> subprocess.CompletedProcess[str]
 
 
 def test_life(own: Testbed) -> None:
-    # 1. As asked for; started once more it says so, unless something else is asked for.
+    # 1. As asked for; started again it says so, unless something else is asked for.
     assert "MaxJobCount             = 77" in own.ask("scontrol", "show", "config")
     again = start_again(own)
     assert (again.returncode, again.stderr.strip()) == (0, f"already running in {own.directory}")
@@ -88,7 +88,7 @@ def test_life(own: Testbed) -> None:
         lambda: not any(line.startswith("slurmstepd:") for line in processes_of(own.directory)), 30, "its end"
     )
     own.node("a100-001", "resume")
-    # 3. Stopped and started it goes on where it was; its clock never goes back.
+    # 3. Stopped and started it continues where it was; its clock never goes back.
     kept = own.run(own.users[0], [*HOLD, "-H", "-p", "cpu"]).stdout.strip()
     own.run(own.users[0], [*HOLD, "-p", "cpu"])
     before = own.now()

@@ -1,4 +1,4 @@
-"""What the testbed program refuses, before anything is started."""
+"""What the testbed program rejects, before anything is started."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ RELATIVE = {
     "nodes of work offered in December 2022": 0.12,
     "nodes of work offered in January 2023": 0.1,
     "nodes of work offered in February 2023": 0.1,
-    "chains by hand: pairs": 0.2,
+    "chains manually: pairs": 0.2,
 }
 
 

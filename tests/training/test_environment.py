@@ -137,5 +137,5 @@ def test_a_learner_may_change_what_it_got(table: Table) -> None:
 def test_an_empty_table_is_no_environment() -> None:
     empty = made_up(0).take(np.zeros(0, dtype=np.int64))
     for make in (HandoverEnv, lambda table: HandoverVectorEnv(table, 2)):
-        with pytest.raises(ValueError, match="no hand-over"):
+        with pytest.raises(ValueError, match="no handover"):
             make(empty)

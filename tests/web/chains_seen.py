@@ -1,4 +1,4 @@
-"""Chains in every condition, made by hand."""
+"""Chains in every condition, made manually."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def done(owner: str = "alice") -> ChainRecord:
 
 def stopped(owner: str = "bob") -> ChainRecord:
     chain = chain_of("typo-run-c0de", "typo-run", owner, 8, 64)
-    reason = "3 submissions in a row were refused: Requested node configuration is not available"
+    reason = "3 submissions in a row were rejected: Requested node configuration is not available"
     return ChainRecord(chain, (), ChainStatus.STOPPED, reason, refusals=3)
 
 

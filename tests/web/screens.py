@@ -1,4 +1,4 @@
-"""Makes the pictures of docs/screens, from chains made by hand: ``make screens``."""
+"""Makes the pictures of docs/screens, from chains made manually: ``make screens``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A daemon's state made by hand: chains, a queue, a journal with forecasts."""
+"""A daemon's state made manually: chains, a queue, a journal with forecasts."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ DEEDS = (
 EXPLAINED = (
     "submitted job 48900",
     "link 1 has not started yet",
-    "job 48905 is held back",
+    "job 48905 is held",
     "hold: it would most likely start in 6 h 30 min, 11 h before its predecessor ends",
 )
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
@@ -133,7 +133,7 @@ def _columns(count: int, seed: int, *, running: bool) -> JobColumns:
 
 
 def tell(store: Store, record: ChainRecord) -> None:
-    """The journal of one chain: what was foreseen, decided, done and came of it."""
+    """The journal of one chain: what was predicted, decided, done and came of it."""
     chain, write = record.chain, store.journal.write
     entries = [Entry(record.links[0].planned if record.links else NOW, chain.chain_id, EntryKind.COMMAND, "added")]
     for each in record.links:
@@ -153,7 +153,7 @@ def tell(store: Store, record: ChainRecord) -> None:
     if record.links and record.links[-1].running:
         entries += _foreseen_next(chain, record.links[-1])
     if chain.name == HOSTILE:
-        entries.append(Entry(NOW, chain.chain_id, EntryKind.TROUBLE, f"refused: {HOSTILE}", 2, predictor=HOSTILE))
+        entries.append(Entry(NOW, chain.chain_id, EntryKind.TROUBLE, f"rejected: {HOSTILE}", 2, predictor=HOSTILE))
     for entry in sorted(entries, key=lambda entry: entry.time):
         write(entry)
     store.journal.flush()
@@ -194,14 +194,14 @@ def _entry(chain: Chain, index: int, at: int, middle: float, spread: float, text
 
 
 def foreseen(question: Question) -> Future[Foresight]:
-    """What three predictors say of any job; the third foresees nothing."""
+    """What three predictors say of any job; the third predicts nothing."""
     promise: Future[Foresight] = Future()
     long = tuple(NOW + hours * HOUR for hours in (1.2, 2.0, 3.4, 5.1, 7.5))
     short = tuple(NOW + hours * HOUR for hours in (0.8, 1.5, 2.9, 4.0, 4.9))
     said = (
         Said("lookahead", Role.IN_CHARGE, WaitForecast(LEVELS, long)),
         Said("xgboost", Role.SHADOW, WaitForecast(LEVELS, short)),
-        Said("dqn", Role.SHADOW, None, "it scores submitting against holding and foresees no start"),
+        Said("dqn", Role.SHADOW, None, "it scores submitting against holding and predicts no start"),
     )
     promise.set_result(Foresight(NOW, ABSENT, PlannedStart.known(NOW + 4 * HOUR), said))
     return promise
@@ -238,7 +238,7 @@ def _measured(name: str, error: float, coverage: float, *, in_charge: bool) -> M
 
 @dataclass
 class SeededLoop:
-    """Obeys commands as the real loop does, in a thread, and publishes a status after each round."""
+    """Executes commands as the real loop does, in a thread, and publishes a status after each round."""
 
     status: Status
     store: Store
@@ -302,7 +302,7 @@ class SeededLoop:
         self.publish(records)
 
     def publish(self, records: tuple[ChainRecord, ...]) -> None:
-        """A cycle's end, a second after the last one's: pages know cycles apart by their instants."""
+        """A cycle's end, a second after the last one's: pages know cycles apart by their times."""
         now = self.status
         self.status = replace(now, time=now.time + 1, chains=records, cycles=now.cycles + 1)
         self.feed.cycled(self.status)

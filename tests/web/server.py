@@ -55,7 +55,7 @@ def serving(app: ASGIApp) -> Iterator[str]:
 
 @contextlib.contextmanager
 def seeded(loop: SeededLoop, peer: Peer = ADMIN, service: ApiService | None = None) -> Iterator[str]:
-    """The address of the page on a seeded loop that obeys commands."""
+    """The address of the page on a seeded loop that executes commands."""
     thread = loop.thread()
     thread.start()
     try:

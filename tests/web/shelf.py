@@ -1,4 +1,4 @@
-"""Predictors and trained models made by hand."""
+"""Predictors and trained models made manually."""
 
 from __future__ import annotations
 

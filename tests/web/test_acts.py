@@ -82,9 +82,9 @@ def test_what_happens_shows_without_reloading(browser: Browser, loop: SeededLoop
         link.focus()
         _submit_next(loop)
         seen.page.get_by_text("link 7, pending").wait_for()
-        assert seen.page.evaluate("window.untouched"), "the page was not loaded anew"
+        assert seen.page.evaluate("window.untouched"), "the page was not loaded again"
         assert seen.page.evaluate("document.activeElement.id") == "to-llm-pretrain-k3q9", "the focus stays"
-        assert "UTC" not in seen.page.locator("main time").first.inner_text(), "instants are the reader's, still"
+        assert "UTC" not in seen.page.locator("main time").first.inner_text(), "times are the reader's, still"
         assert seen.page.locator("#news").inner_text() == "llm-pretrain: up, link 6 runs, link 7 waits"
         assert seen.complaints == []
 

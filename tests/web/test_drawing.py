@@ -1,4 +1,4 @@
-"""What is drawn: instants at their places, nothing over something else, nothing lost."""
+"""What is drawn: times at their places, nothing over something else, nothing lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first screen: four figures, trouble first, and nothing claimed of what a few hand-overs say."""
+"""The first screen: four figures, trouble first, and nothing claimed of what a few handovers say."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def kept(links: int) -> ChainRecord:
-    """Links of an hour, each submitted as the one before starts: the last hand-over was late by half an hour."""
+    """Links of an hour, each submitted as the one before starts: the last handover was late by half an hour."""
     chain = chain_of("svc-k3q9", "svc", "alice", 1, 1)
     made = []
     for number in range(1, links + 1):
@@ -42,9 +42,9 @@ def test_figures_are_claimed_from_twenty_hand_overs_on(browser: Browser, tmp_pat
         up, done, lost, ahead = (" ".join(tile.split()) for tile in tiles)
         assert up == "1 chain up"
         assert ("saved" in lost) is (links > 20)
-        assert done == ("19 of 20 hand-overs without interruption" if links > 20 else "19 hand-overs so far")
+        assert done == ("19 of 20 handovers without interruption" if links > 20 else "19 handovers so far")
         assert lost.startswith("00:30:00 lost" if ":" in lost else "30 min lost")
-        assert ahead.startswith("next hand-over in")
+        assert ahead.startswith("next handover in")
         assert seen.complaints == []
 
 

@@ -122,7 +122,7 @@ def test_a_job_is_foreseen_with_the_past_error_beside(browser: Browser, standing
         row = seen.page.get_by_role("row", name="lookahead")
         assert "3 h 24 min" in row.inner_text()
         assert "79% of 34" in row.inner_text()
-        assert "foresees no start" in seen.page.get_by_role("row", name="dqn").inner_text()
+        assert "predicts no start" in seen.page.get_by_role("row", name="dqn").inner_text()
         assert seen.complaints == []
 
 

@@ -1,4 +1,4 @@
-"""A chain whose links run tasks: its state folder is made by the real agent, on an engine that runs nothing."""
+"""A chain whose links run tasks: its state directory is made by the real agent, on an engine that runs nothing."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ MADE_FROM = {"README.md": "index.md", "docs/man": "reference/commands.md"}
 """What the site has in another form: page by path."""
 
 CARRIED = "files"
-"""Folder of the site for files of the repository that documents point at."""
+"""Directory of the site for files of the repository that documents point at."""
 
 _DOCS = "docs"
 _LINK = re.compile(
@@ -66,7 +66,7 @@ class Documents:
                     yield target
 
     def relinked(self, text: str, page: str) -> str:
-        """The text of a page with its links as the site has them; a folder's link leaves its words."""
+        """The text of a page with its links as the site has them; a directory's link leaves its words."""
         path = self.path_of(page)
 
         def moved(link: re.Match[str]) -> str:

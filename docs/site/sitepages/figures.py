@@ -83,7 +83,7 @@ def _lost_and_paid(table: Table, name: str, alt: str, whole: str) -> str:
         for row, each in enumerate(sums):
             axes.plot((each.low, each.high), (row, row), color=FLOOR.light, linewidth=1.3)
         axes.plot([], [], color=FLOOR.light, linewidth=1.3, label="95 % interval of the sum")
-        _finish_rows(axes, table.labels, "hours a hand-over, mean")
+        _finish_rows(axes, table.labels, "hours a handover, mean")
         axes.legend(frameon=False, loc="best")
         return write_svg(figure, re.sub(r"\W+", "-", name), alt)
 
@@ -114,7 +114,7 @@ def _names(table: Table) -> list[str]:
 
 
 def _steering(text: str) -> str:
-    """Interruption and overlap of links that aged while they were kept back."""
+    """Interruption and overlap of links that aged while they were held."""
     table = table_below(text, "In the replay below (LS6, February 2023")
     table = Table(table.columns, tuple(each for row in table.rows for each in _alternatives(row)))
     alt = "Mean interruption and overlap of steered links of one node in hours"
@@ -122,7 +122,7 @@ def _steering(text: str) -> str:
     with drawing():
         figure, axes = blank(WIDTH, _MARGIN + _ROW * len(table.rows))
         _bars(axes, lost, paid)
-        _finish_rows(axes, table.labels, "hours a hand-over, mean")
+        _finish_rows(axes, table.labels, "hours a handover, mean")
         axes.legend(frameon=False)
         return write_svg(figure, "steering", alt)
 
@@ -183,7 +183,7 @@ def _planner(text: str) -> str:
         figure, axes = blank(WIDTH, _MARGIN + 32 * len(table.rows))
         for place, name in enumerate(("links of 1", "links of 8")):
             _points(axes, table.column(name), (place - 0.5) * 0.25, POLICY_INKS[place], name)
-        _finish_rows(axes, table.labels, "gap closed, %, with 95 % intervals (17 hand-overs)")
+        _finish_rows(axes, table.labels, "gap closed, %, with 95 % intervals (17 handovers)")
         axes.set_xlim(0, 102)
         axes.legend(frameon=False, loc="center left")
         return write_svg(

@@ -1,1 +1,1 @@
-"""Distributed training tasks: the simulated pool, orderings, placers and the learned agents."""
+"""Distributed training tasks: the simulated pool, ordering policies, placement policies and the learned agents."""

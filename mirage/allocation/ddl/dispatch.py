@@ -29,7 +29,7 @@ class Rules:
     move: bool = False
     """With ``preempt``: they may also be stopped to run on elsewhere, where that makes room for others."""
     quantum: float = float("inf")
-    """Seconds after which it is decided anew while anything waits: for policies whose mind changes with time."""
+    """Seconds after which it is decided again while anything waits: for policies whose mind changes with time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,8 @@ class Moves:
 
 @runtime_checkable
 class Rearranger(Protocol):
-    """A placer that decides with preemption in one call, by the rules of ``rearranging`` and ``repacking``."""
+    """A placement policy that decides with preemption in one call, by the rules of ``rearranging`` and
+    ``repacking``."""
 
     def rearrange(
         self, view: PoolView, order: NDArray[np.int32], *, strict: bool, move: bool

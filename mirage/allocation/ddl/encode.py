@@ -1,4 +1,4 @@
-"""Tasks, pool and speeds as the kernel's tables; what cannot run is refused here, all of it at once."""
+"""Tasks, pool and speeds as the kernel's tables; what cannot run is rejected here, all of it at once."""
 
 from __future__ import annotations
 

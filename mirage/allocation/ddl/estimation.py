@@ -3,7 +3,7 @@
 The logarithm of a rate is taken as a sum: of its model on so many devices, of what the placement makes of it, and
 of what each neighbour leaves of it. That is how a table of speeds is used, so nothing is lost but what it cannot
 say. The sum is fitted by weighted ridge regression (Hoerl and Kennard, Technometrics 12, 1970): least squares, in
-which each factor is drawn towards what was believed before, 1 or a table given beforehand, as if that had been
+which each factor is drawn towards what was estimated before, 1 or a table given beforehand, as if that had been
 measured for ``TRUSTED`` seconds. A factor of which nothing was measured stays what it was.
 """
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from mirage.domain.pool import Pool
 
 TRUSTED = 600.0
-"""Seconds that the belief before counts for: a factor is believed half where it was measured twice as long alone,
-and as long beside."""
+"""Seconds of weight of the earlier estimate: a factor counts half once it was measured for twice as long alone, and
+as long with another."""
 
 NOTHING = Measurements("nothing", (), np.zeros(0), np.ones((0, 0)))
 
 
 def estimate(evidence: Evidence, prior: Measurements = NOTHING) -> Measurements:
-    """What the evidence says, over what was believed before.
+    """What the evidence says, over what was estimated before.
 
     Throughputs of models that ``prior`` has not are in their tasks' own units a second; of others in the prior's.
     """
@@ -76,11 +76,11 @@ def _main_kind(evidence: Evidence, prior: Measurements) -> str:
 
 
 class _Belief:
-    """What was believed of the runs that were measured."""
+    """What was estimated of the runs that were measured."""
 
     def __init__(self, prior: Measurements, runs: tuple[Measured, ...]) -> None:
         known = {run: prior.fit(run.model, run.devices, run.spread, run.kind) for run in runs}
-        # Units are one for a model on so many devices: it is believed of all its runs, or of none.
+        # Units are one for a model on so many devices: it is estimated of all its runs, or of none.
         self.dropped = {(run.model, run.devices) for run in runs if known[run] is None}
         self.row = {
             run: row
@@ -90,7 +90,7 @@ class _Belief:
         self._prior = prior
 
     def level(self, run: Measured) -> float:
-        """The logarithm of its throughput; 0 where nothing is believed."""
+        """The logarithm of its throughput; 0 where nothing is estimated."""
         return float(np.log(self._prior.throughput[self.row[run]])) if run in self.row else 0.0
 
     def beside(self, run: Measured, others: Iterable[Measured]) -> float:
@@ -99,7 +99,7 @@ class _Belief:
         return float(np.log(ratio[0, 1:]).sum())
 
     def ratios(self, rows: list[int]) -> NDArray[np.float64]:
-        """What is left of each beside each other one, by their rows in the prior; -1: nothing is believed."""
+        """What is left of each next to each other one, by their rows in the prior; -1: nothing is estimated."""
         ratio = np.ones((len(rows), len(rows)))
         known = np.flatnonzero(np.array(rows, dtype=np.int64) >= 0)
         at = np.array(rows, dtype=np.int64)[known]
@@ -108,7 +108,7 @@ class _Belief:
 
 
 class _Regression:
-    """By how much what was seen differs from what was believed, part by part."""
+    """By how much what was seen differs from what was estimated, part by part."""
 
     def __init__(self, evidence: Evidence, believed: _Belief, kind: str) -> None:
         self._believed = believed
@@ -134,7 +134,7 @@ class _Regression:
         self._levels = {name: found[columns[name]] for name in levels}
         self._placed = {run: found[columns[run]] for run in placed}
         self.pairs: dict[tuple[Measured, Measured], float] = {pair: found[columns[pair]] for pair in pairs}
-        """By how much the logarithm of what is left of the first beside the second changes."""
+        """By how much the logarithm of what is left of the first next to the second changes."""
 
     def level(self, run: Measured) -> float:
         """The logarithm of a run's throughput alone."""

@@ -1,4 +1,4 @@
-"""What was measured of tasks that ran: work done in a time, alone and beside others. Sums: links add up."""
+"""What was measured of tasks that ran: work done in a time, alone and next to others. Sums: links add up."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from mirage.allocation.ddl.speeds import Measured
 
 Scene = tuple["Measured", tuple["Measured", ...]]
-"""Who ran, and beside whom: the tasks with devices on one of its nodes, sorted."""
+"""Who ran, and next to whom: the tasks with devices on one of its nodes, sorted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Evidence:
     tallies: dict[Scene, Tally] = field(default_factory=dict)
 
     def add(self, run: Measured, beside: Sequence[Measured], seconds: float, done: float) -> None:
-        """``run`` did so much beside these. What took no time or did nothing says nothing."""
+        """``run`` did so much next to these. What took no time or did nothing says nothing."""
         if seconds <= 0 or done <= 0:
             return
         scene = run, tuple(sorted(beside, key=_order))
@@ -49,7 +49,7 @@ class Evidence:
 
     @property
     def met(self) -> tuple[Measured, ...]:
-        """Those, and whoever they were measured beside."""
+        """Those, and whoever they were measured next to."""
         return tuple(sorted({each for run, beside in self.tallies for each in (run, *beside)}, key=_order))
 
     @property

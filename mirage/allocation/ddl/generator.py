@@ -28,7 +28,7 @@ class Arrival(StrEnum):
     POISSON = "poisson"
     """One by one, independently."""
     BURSTS = "bursts"
-    """Several at one instant, as searches over parameters are; the instants are independent."""
+    """Several at one time, as searches over parameters are; the times are independent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Mix:
     burst: float = 8.0
     """Mean number of tasks in a burst."""
     belief_sigma: float = 0.0
-    """Of the logarithm of believed over true run time; 0 where the run times are known."""
+    """Of the logarithm of estimated over true run time; 0 where the run times are known."""
     tenants: int = 4
     slack: float | None = None
     """Deadlines are 1 + an exponential with this mean, times the run time, after submission; ``None``: none."""
@@ -67,7 +67,7 @@ class Mix:
     """NaN: no task has a checkpoint."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be drawn from, by ``ConfigError``."""
+        """Reject what cannot be drawn from, by ``ConfigError``."""
         wrong = next((key for key, fine in _checks(self).items() if not fine), None)
         if wrong is not None:
             raise ConfigError(f"mix of tasks: {wrong}", f"{getattr(self, wrong)!r} cannot be drawn from")

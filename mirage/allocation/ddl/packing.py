@@ -1,4 +1,4 @@
-"""How full placers make a pool: tasks are placed one after the other, and none ever ends.
+"""How full placement policies make a pool: tasks are placed one after the other, and none ever ends.
 
 The protocol of Weng et al., "Beware of Fragmentation" (USENIX ATC'23): to the tasks of a trace others of it, drawn
 at random, are added until they ask for a set part of all devices (130 %); they come in random order, nodes are in
@@ -33,7 +33,7 @@ MARKS = (80, 90, 95, 100, 110, 120, 130)
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """One placer on the tasks of one seed."""
+    """One placement policy on the tasks of one seed."""
 
     placer: str
     seed: int
@@ -43,7 +43,7 @@ class Packed:
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """A placer over all seeds, at one mark."""
+    """A placement policy over all seeds, at one mark."""
 
     mark: int
     mean: float
@@ -54,7 +54,9 @@ class Fill:
 def pack_all(
     tasks: TaskTable, pool: Pool, placers: Sequence[str], seeds: Sequence[int], fill: int, workers: int
 ) -> tuple[Packed, ...]:
-    """Every placer on every seed's tasks, in this order. Raises ``ConfigError`` for tasks that ask for nothing."""
+    """Every placement policy on every seed's tasks, in this order.
+
+    Raises ``ConfigError`` for tasks that ask for nothing."""
     runs = [(tasks, pool, name, seed, fill) for name in placers for seed in seeds]
     return tuple(run_apart(pack, runs, workers))
 
@@ -123,7 +125,7 @@ def place_all(tasks: TaskTable, pool: Pool, placer: Placer) -> NDArray[np.bool_]
 
 
 def places(tasks: TaskTable, pool: Pool, placer: Placer, order: NDArray[np.int32]) -> tuple[Placement, ...]:
-    """What a placer makes of an empty pool."""
+    """What a placement policy makes of an empty pool."""
     return placer.place(empty_view(tasks, pool, order), order, strict=False)
 
 
@@ -149,7 +151,7 @@ def empty_view(tasks: TaskTable, pool: Pool, pending: NDArray[np.int32]) -> Pool
 
 
 def summarise(packed: Sequence[Packed], fill: int) -> dict[str, tuple[Fill, ...]]:
-    """For each placer, mean and spread over its seeds at every mark."""
+    """For each placement policy, mean and spread over its seeds at every mark."""
     found: dict[str, tuple[Fill, ...]] = {}
     for name in dict.fromkeys(one.placer for one in packed):
         table = np.array([one.allocated for one in packed if one.placer == name])

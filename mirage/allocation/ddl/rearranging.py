@@ -1,12 +1,12 @@
-"""Decisions with preemption, for any placer: who of the pending and the running has devices from now on.
+"""Decisions with preemption, for any placement policy: who of the pending and the running has devices from now on.
 
 The rule, in the order of scores: a running task stays where it is. A pending one is placed in what is free; where
 it does not fit, the running tasks behind it are cleared away, the last first, until it does, and those whose
-devices (or processors, memory) it got are preempted. So nothing is moved for its own sake, nobody loses a device
+devices (or CPUs, memory) it got are preempted. So nothing is moved for its own sake, nobody loses a device
 to one behind, and a task that could not be placed even if all behind it went is passed over. A task that is
-preempted is tried again when its turn comes, as any pending one.
+preempted is retried when its turn comes, as any pending one.
 
-Built-in placers do the same in one compiled call (``kernel.rearranging``).
+Built-in placement policies do the same in one compiled call (``kernel.rearranging``).
 """
 
 from __future__ import annotations

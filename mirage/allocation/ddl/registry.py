@@ -1,4 +1,5 @@
-"""Orderings and placers by the names that users write: ``sjf``, ``best-fit``, ``das:models/das``."""
+"""Ordering policies and placement policies by the names that users write: ``sjf``, ``best-fit``,
+``das:models/das``."""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ PLACERS: dict[str, str] = {
 
 
 class UnknownPolicy(MirageError):
-    """A name of an ordering or a placer that does not exist. Says which there are."""
+    """A name of an ordering or a placement policy that does not exist. Says which there are."""
 
 
 def ordering(name: str) -> Ordering:
@@ -62,7 +63,7 @@ def ordering(name: str) -> Ordering:
 
 
 def placer(name: str) -> Placer:
-    """The placer that a user calls ``name``. Raises ``UnknownPolicy``."""
+    """The placement policy that a user calls ``name``. Raises ``UnknownPolicy``."""
     made: Placer = _make("placer", PLACERS, name)
     return made
 

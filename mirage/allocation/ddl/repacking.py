@@ -1,10 +1,10 @@
-"""Decisions with preemption and moves, for any placer: who runs is what fits when all is packed anew.
+"""Decisions with preemption and moves, for any placement policy: who runs is what fits when all is packed again.
 
 In the order of scores all candidates are placed into what is left without them: so many, and those, run now. The
 running of them stay where they are, if the others then find a place; else all go where they were packed, and those
 whose place is another are moved: stopped, and resumed there.
 
-Built-in placers do the same in one compiled call (``kernel.repacking``).
+Built-in placement policies do the same in one compiled call (``kernel.repacking``).
 """
 
 from __future__ import annotations

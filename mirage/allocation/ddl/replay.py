@@ -76,7 +76,7 @@ def parse_pair(text: str) -> Pair:
     """``ordering+placer``; raises ``ConfigError``, and ``UnknownPolicy`` for names that do not exist."""
     ordering, plus, placer = text.strip().partition("+")
     if not plus or not ordering or not placer:
-        raise ConfigError("pair", f"{text.strip()!r} is not ORDERING+PLACER, such as sjf+best-fit")
+        raise ConfigError("pair", f"{text.strip()!r} is not ORDERING+PLACEMENT POLICY, such as sjf+best-fit")
     pair = Pair(ordering, placer)
     registry.ordering(pair.ordering)
     registry.placer(pair.placer)

@@ -25,7 +25,7 @@ class LinearScores:
 
     @classmethod
     def constant(cls, scores: Float64) -> Self:
-        """The same at every instant."""
+        """The same at every time."""
         return cls(scores, np.zeros(len(scores)), np.zeros(len(scores)))
 
 

@@ -1,4 +1,5 @@
-"""What a task takes of a pool where it is placed, what is left then, and who is there: for any placer."""
+"""What a task takes of a pool where it is placed, what is left then, and who is there: for any placement
+policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The simulated pool: tasks in, time on, placements obeyed. The work is done by the compiled kernel."""
+"""The simulated pool: tasks in, time on, placements executed. The work is done by the compiled kernel."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ __all__ = ["Rules", "SimulatedPool", "Stalled"]
 
 
 class Stalled(MirageError):
-    """The policy never comes to an end: it starts none of the tasks that wait, or preempts them for ever."""
+    """The policy never comes to an end: it starts none of the tasks that wait, or preempts them indefinitely."""
 
 
 class SimulatedPool:
@@ -81,7 +81,7 @@ class SimulatedPool:
         return float(self._world.sim["now"][0])
 
     def advance(self) -> bool:
-        """Go to the next instant at which something is pending after an arrival, an end or a quantum.
+        """Go to the next time at which something is pending after an arrival, an end or a quantum.
 
         False when all is done. Raises ``Stalled`` where tasks wait for which nothing will ever change.
         """
@@ -131,7 +131,8 @@ class SimulatedPool:
     def play(self, ordering: Ordering, placer: Placer) -> Outcome:
         """Run to the end by these. Raises ``Stalled`` where they never come to one.
 
-        Compiled as a whole where the placer is built in and the scores are static or, with preemption, linear.
+        Compiled as a whole where the placement policy is built in and the scores are static or, with preemption,
+        linear.
         """
         if not isinstance(placer, CompiledPlacer):
             self._play(ordering, placer)
@@ -209,7 +210,7 @@ class SimulatedPool:
 
     def _refuse_stall(self, answer: int) -> None:
         if answer == THRASHING:
-            raise Stalled("tasks preempt one another again and again before any work is done: decide less often")
+            raise Stalled("tasks preempt one another repeatedly before any work is done: decide less often")
         if answer == STUCK:
             pending = self._world.pending[: self._world.sim["pending"][0]]
             names = ", ".join(self.tasks.name[t] for t in pending[:5])

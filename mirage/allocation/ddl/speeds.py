@@ -36,15 +36,15 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Measurements:
-    """Throughputs of M runs alone, and what is left of each beside each other one."""
+    """Throughputs of M runs alone, and what is left of each next to each other one."""
 
     source: str
-    """File or folder, for messages."""
+    """File or directory, for messages."""
     runs: tuple[Measured, ...]
     throughput: Float64
     """[M] In any unit that is one for all runs of a model; 0 where the model turned out not to fit."""
     ratio: Float64
-    """[M, M] What is left of a run's throughput beside another; ones where that was not measured."""
+    """[M, M] What is left of a run's throughput next to another; ones where that was not measured."""
     reference_kind: str = ANY
     beyond_fewest: bool = False
     """Whether spread 1 means "on as few nodes as they fit on" rather than one node."""
@@ -103,7 +103,7 @@ def even_speeds(tasks: TaskTable, pool: Pool) -> SpeedTable:
 def speed_table(measured: Measurements, tasks: TaskTable, pool: Pool) -> SpeedTable:
     """How fast these tasks run on this pool, by what was measured.
 
-    Row 0 is speed 1 beside anything: of tasks whose model is not said, and of those without devices. Raises
+    Row 0 is speed 1 next to anything: of tasks whose model is not said, and of those without devices. Raises
     ``ConfigError`` for a model that was not measured, and for a task that may use a kind of device on which its
     model was not.
     """
@@ -115,7 +115,7 @@ def speed_table(measured: Measurements, tasks: TaskTable, pool: Pool) -> SpeedTa
 
 
 def partial_speed_table(measured: Measurements, tasks: TaskTable, pool: Pool) -> SpeedTable:
-    """``speed_table``, where what was not measured runs at speed 1 beside anything."""
+    """``speed_table``, where what was not measured runs at speed 1 next to anything."""
     row = np.zeros((len(tasks), max(1, len(pool.kinds)), _width(measured, pool)), dtype=np.int32)
     for (model, devices), members in _alike(tasks).items():
         if pool.kinds and model in measured.models:

@@ -167,7 +167,7 @@ class Agent:
             self.world.say(f"{key(spec.name, each.attempt)}: {result}: {why}")
 
     def _blame(self, each: Running, result: Result, why: str, failed: Sequence[str]) -> None:
-        """Nodes that have failed, and those that refuse again and again, get nothing more."""
+        """Nodes that have failed, and those that reject repeatedly, get nothing more."""
         for node in failed:
             self._put_aside(node, "it has failed")
         for node in each.nodes:

@@ -1,9 +1,10 @@
-"""What is believed of how long tasks run.
+"""What is estimated of how long tasks run.
 
 In this order: what a task says of its progress, if it runs on as so far; what its owner expects; the mean of the
 tasks like it that have succeeded in this chain (``orderings.history``). A task that has outlasted that is not
-believed to end at any moment for ever: of those like it that lasted even longer, the most alike first, the median
-says how long; where none did, it is believed to be half done. That is the median for run times without a scale of
+estimated to end at any moment indefinitely: of those like it that lasted even longer, the most alike first, the
+median
+says how long; where none did, it is estimated to be half done. That is the median for run times without a scale of
 their own, for which the chance to last longer than t is proportional to 1 / t.
 """
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 TELLING = 60.0
-"""Seconds of running from which on its progress tells more than what was believed before."""
+"""Seconds of running from which on its progress tells more than what was estimated before."""
 
 
 def expected(tasks: TaskTable, given: Floats, served: Floats, succeeded: NDArray[np.bool_]) -> Floats:

@@ -1,4 +1,4 @@
-"""Who holds what: devices, processors and memory of this link's own pool."""
+"""Who holds what: devices, CPUs and memory of this link's own pool."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SLACK = 1e-9
 
 
 class Oversubscribed(MirageError):
-    """A placement takes what somebody holds; it is not obeyed."""
+    """A placement takes what somebody holds; it is not executed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Holding:
     """Rows of the pool's devices."""
     share: float
     needs: tuple[tuple[int, int, int], ...]
-    """Node, processors and megabytes."""
+    """Node, CPUs and megabytes."""
 
     @property
     def nodes(self) -> tuple[int, ...]:
@@ -89,7 +89,7 @@ class Book:
         return free
 
     def free_nodes(self) -> tuple[np.ndarray, np.ndarray]:
-        """[N] Processors and megabytes that are free; 0 on nodes put aside."""
+        """[N] CPUs and megabytes that are free; 0 on nodes put aside."""
         cpus, memory = self.pool.cpus.astype(np.int32), self.pool.memory_mb.astype(np.int64)
         for holding in self.holdings.values():
             for node, taken_cpus, taken_memory in holding.needs:
@@ -129,7 +129,7 @@ class Book:
         if taken:
             return f"device {self.pool.device_index[taken[0]]} of {self._name(taken[0])} is taken"
         short = [node for node, c, m in holding.needs if node in self.aside or c > cpus[node] or m > memory[node]]
-        return f"{self.pool.node_names[short[0]]} has no processors or memory left for it" if short else ""
+        return f"{self.pool.node_names[short[0]]} has no CPUs or memory left for it" if short else ""
 
     def _counts(self, holding: Holding) -> dict[int, int]:
         owners = [int(self.pool.device_node[row]) for row in holding.devices]

@@ -1,4 +1,4 @@
-"""What a pool can grant at all, and the plan as the table that orderings and placers read."""
+"""What a pool can grant at all, and the plan as the table that ordering policies and placement policies read."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def _problems(task: TaskSpec, pool: Pool, length: float) -> Iterator[str]:
     if task.expected is not None and task.checkpoint is None and task.expected > length:
         yield (
             f"expected: {task.expected:g} s are more than the {length:g} s of a link, and it has no checkpoint"
-            " from which the next one could go on"
+            " from which the next one could continue"
         )
     if not task.after and not Path(task.directory).is_dir():
-        yield f"directory: {task.directory} is no folder here"
+        yield f"directory: {task.directory} is no directory here"
 
 
 def _shape(task: TaskSpec, pool: Pool) -> str:
@@ -58,7 +58,7 @@ def _shape(task: TaskSpec, pool: Pool) -> str:
     fitting = np.bincount(pool.device_node, usable[pool.device_kind], len(pool.node_names)).astype(int)
     if task.devices == 0:
         enough = (pool.cpus >= task.cpus) & (pool.memory_mb >= task.memory_mb)
-        return "" if enough.any() else f"no node has {task.cpus} processors and {task.memory_mb} MB"
+        return "" if enough.any() else f"no node has {task.cpus} CPUs and {task.memory_mb} MB"
     room = _room(task, pool, fitting)
     granted = int(np.sort(room)[::-1][: task.max_nodes].sum())
     if granted >= task.devices:
@@ -67,12 +67,12 @@ def _shape(task: TaskSpec, pool: Pool) -> str:
     where = "one node" if task.max_nodes == 1 else f"{task.max_nodes} nodes"
     if bare < task.devices:
         return f"devices: {task.devices} on {where}, but there are at most {bare} that will do"
-    beside = f"beside {task.devices} devices on {where}"
-    return f"no room for {task.cpus} processors and {task.memory_mb} MB {beside}"
+    beside = f"next to {task.devices} devices on {where}"
+    return f"no room for {task.cpus} CPUs and {task.memory_mb} MB {beside}"
 
 
 def _room(task: TaskSpec, pool: Pool, fitting: np.ndarray) -> np.ndarray:
-    """Devices that each node could give, processors and memory considered."""
+    """Devices that each node could give, CPUs and memory considered."""
     room = fitting.copy()
     for node in range(len(room)):
         while room[node] and not _affords(task, pool, node, int(room[node])):
@@ -86,7 +86,7 @@ def _affords(task: TaskSpec, pool: Pool, node: int, devices: int) -> bool:
 
 
 def part_of(task: TaskSpec, devices: int) -> tuple[int, int]:
-    """Processors and megabytes of a part with so many of its devices; all where it has none."""
+    """CPUs and megabytes of a part with so many of its devices; all where it has none."""
     if task.devices == 0:
         return task.cpus, task.memory_mb
     devices = min(devices, task.devices)
@@ -106,7 +106,7 @@ def mask_bit(kind: str, wanted: tuple[str, ...]) -> bool:
 
 
 def task_table(plan: WorkPlan, pool: Pool, zero: float) -> TaskTable:
-    """The plan as columns; instants count from ``zero``, epoch seconds."""
+    """The plan as columns; times count from ``zero``, epoch seconds."""
     tasks = plan.tasks
     return TaskTable(
         name=tuple(task.name for task in tasks),

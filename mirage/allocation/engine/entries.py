@@ -1,6 +1,6 @@
-"""What a journal says, line by line, and how each line is spelt.
+"""What a journal says, line by line, and how each line is written.
 
-Instants are epoch seconds on the clock of the machine that wrote them.
+Times are epoch seconds on the clock of the machine that wrote them.
 """
 
 from __future__ import annotations
@@ -75,13 +75,13 @@ class Starting:
     task: str
     attempt: int
     parts: dict[str, list[int]]
-    """Indices of its devices on each of its nodes; of none for a task of processors alone."""
+    """Indices of its devices on each of its nodes; of none for a task of CPUs alone."""
     share: float
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """Its keeper runs."""
+    """Its supervisor runs."""
 
     at: float
     task: str
@@ -132,7 +132,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class GaveUp:
-    """The task will not be tried again, whatever its retries say."""
+    """The task will not be retried, whatever its retries say."""
 
     at: float
     task: str
@@ -154,7 +154,7 @@ Run = tuple[str, int, int, str]
 
 @dataclass(frozen=True, slots=True)
 class SpeedSeen:
-    """So much a task did, by its own count, while it ran so beside these."""
+    """So much a task did, by its own count, while it ran so next to these."""
 
     at: float
     task: str

@@ -1,10 +1,11 @@
-"""The state folder's journal: JSON lines, one file for each life of an agent, and claims.
+"""The state directory's journal: JSON lines, one file for each life of an agent, and claims.
 
 Links overlap, on different nodes, over a network file system. Appends of two machines to one file are not
 atomic there, and neither are SQLite's locks to be relied upon. So each life appends to a file of its own, which
 nobody else writes; readers read all of them. What two lives must not both do, to start the same attempt at a task,
 is decided by a claim: a name that can be given once (``link``), which network file systems do guarantee. A stale
-view of a folder may cost time, but nothing is started twice. A line that was cut off by a crash is the last one of
+view of a directory may cost time, but nothing is started twice. A line that was cut off by a crash is the last
+one of
 its file and is passed over; an agent that is restarted is another life, so no file is ever repaired.
 """
 
@@ -53,7 +54,7 @@ class StateFolder:
 
     @property
     def steps(self) -> Path:
-        """What keepers leave of their steps."""
+        """What supervisors leave of their steps."""
         return self.path / "steps"
 
     @property
@@ -182,7 +183,7 @@ class JournalWriter:
 
 @dataclass(slots=True)
 class JournalReader:
-    """Reads on in all files of a folder: each call gives what has come since the last one."""
+    """Reads on in all files of a directory: each call gives what has come since the last one."""
 
     folder: StateFolder
     _read: dict[str, int] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What an ending means for its task, when it may be tried again, and what still fits into this link. Pure."""
+"""What an ending means for its task, when it may be retried, and what still fits into this link. Pure."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _judge_failure(ending: Ending, nodes: tuple[str, ...]) -> tuple[Result, str]
 
 
 def _was_sent(name: str, ending: Ending) -> bool:
-    """Whether a signal came from somebody else. Some have two names."""
+    """Whether a signal came from another user. Some have two names."""
     name = signal.Signals[f"SIG{name}"].name.removeprefix("SIG")
     return name in ending.heard and (name not in _TO_ITSELF or bool(ending.outside))
 
@@ -101,7 +101,7 @@ def to_be_killed(stopping: Stopping | None, task: TaskSpec) -> float:
 
 
 def not_before(ledger: Ledger, task: str) -> float:
-    """The instant from which a task may be tried again: pauses double with what went wrong in a row."""
+    """The time from which a task may be retried: pauses double with what went wrong in a row."""
     attempts = ledger.of(task)
     last = attempts[-1].ended if attempts else None
     if last is None or last.result not in (Result.FAILED, Result.REFUSED):
@@ -123,11 +123,13 @@ def is_hopeless(task: TaskSpec, ledger: Ledger, length: float) -> str:
     longest = ledger.longest_cut(task.name)
     if task.checkpoint is not None or longest < HAD_IT_ALL * (length - MARGIN):
         return ""
-    return f"did not end within the {longest:g} s that a link could give it, and has no checkpoint to go on from"
+    return (
+        f"did not end within the {longest:g} s that a link could give it, and has no checkpoint to continue from"
+    )
 
 
 def remaining(task: TaskSpec, ledger: Ledger) -> float:
-    """Seconds that are believed to be left; infinite where nothing is known."""
+    """Seconds that are estimated to be left; infinite where nothing is known."""
     if task.expected is None:
         return float("inf")
     served = ledger.served(task.name) if task.checkpoint else 0.0

@@ -1,6 +1,7 @@
-"""Keepers: the small process that starts a step, outlives the agent and writes down how the step ended.
+"""Supervisors: the small process that starts a step, outlives the agent and writes down how the step ended.
 
-An agent that is killed leaves its steps running; without a parent nobody would learn their exit codes. A keeper
+An agent that is killed leaves its steps running; without a parent nobody would learn their exit codes. A
+supervisor
 is a shell in a session of its own. The path that it gets as ``$0`` names the attempt: the next agent finds it so.
 """
 
@@ -41,7 +42,7 @@ _ZOMBIE = "Z"
 
 
 class Keepers:
-    """Starts keepers and knows which of them live."""
+    """Starts supervisors and knows which of them live."""
 
     def __init__(self) -> None:
         self._children: dict[Path, subprocess.Popen[bytes]] = {}
@@ -49,7 +50,7 @@ class Keepers:
     def start(
         self, launch: Launch, argv: Sequence[str], environment: Mapping[str, str], output: Path, directory: str
     ) -> Step:
-        """Run ``argv`` below a keeper, its output appended to ``output``. Raises ``EngineRefused``."""
+        """Run ``argv`` below a supervisor, its output appended to ``output``. Raises ``EngineRefused``."""
         try:
             output.parent.mkdir(parents=True, exist_ok=True)
             with output.open("ab") as sink:
@@ -68,7 +69,7 @@ class Keepers:
         return Step(launch.key, launch.path, child.pid)
 
     def living(self, step: Step) -> bool:
-        """Whether the keeper still runs."""
+        """Whether the supervisor still runs."""
         child = self._children.get(step.path)
         return child.poll() is None if child else _keeps(step.pid, step.path)
 
@@ -78,7 +79,7 @@ class Keepers:
 
     @staticmethod
     def find(paths: Iterable[Path]) -> dict[Path, int]:
-        """The living keepers among these, and their process ids."""
+        """The living supervisors among these, and their process ids."""
         wanted = {str(path): path for path in paths}
         found = dict[Path, int]()
         for pid, arguments in _command_lines():
@@ -93,7 +94,7 @@ class Keepers:
 
 
 def signal_group(pid: int, name: str) -> None:
-    """Signal all of a keeper's session but itself: what it keeps, and not who brings the exit code."""
+    """Signal all of a supervisor's session but itself: what it keeps, and not who brings the exit code."""
     number = signal.Signals[f"SIG{name}"]
     for member in _session(pid):
         if member != pid:
@@ -165,5 +166,5 @@ def _is_ours(pid: int) -> bool:
 def _content(pid: int, name: str) -> bytes:
     try:
         return Path(f"/proc/{pid}/{name}").read_bytes()
-    except OSError:  # ended meanwhile, or somebody else's
+    except OSError:  # ended meanwhile, or another user's
         return b""

@@ -89,7 +89,7 @@ class Ledger:
     lives: dict[str, LifeRecord] = field(default_factory=dict)
     given_up: dict[str, str] = field(default_factory=dict)
     evidence: Evidence = field(default_factory=Evidence)
-    """How fast tasks were, alone and beside others."""
+    """How fast tasks were, alone and next to others."""
 
     def fold(self, news: Iterable[tuple[str, Entry]]) -> None:
         """Take in what the journals say."""
@@ -142,7 +142,7 @@ class Ledger:
         return [a.ended for a in self.of(task) if a.ended and a.ended.result is Result.FAILED]
 
     def refusals(self, task: str) -> list[Ended]:
-        """The last attempts, as far as they were refused one after another."""
+        """The last attempts, as far as they were rejected one after another."""
         last = list[Ended]()
         for attempt in reversed(self.of(task)):
             if not attempt.ended or attempt.ended.result is not Result.REFUSED:
@@ -179,7 +179,7 @@ class Ledger:
             return TaskState.FAILED, self.given_up[task.name]
         refusals = self.refusals(task.name)
         if len(refusals) >= MOST_REFUSALS:
-            return TaskState.FAILED, f"refused {len(refusals)} times in a row: {refusals[-1].why}"
+            return TaskState.FAILED, f"rejected {len(refusals)} times in a row: {refusals[-1].why}"
         last = attempts[-1].ended if attempts else None
         return TaskState.PENDING, last.why if last else ""
 

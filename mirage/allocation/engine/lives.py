@@ -94,7 +94,7 @@ class NoJobs:
 
 
 def lock(folder: StateFolder, life: LifeBegan) -> int:
-    """Be the only agent of this job, or of this machine, in this folder; until the process ends.
+    """Be the only agent of this job, or of this machine, in this directory; until the process ends.
 
     Raises ``ConfigError`` where another one is. Returns the descriptor that holds the lock.
     """

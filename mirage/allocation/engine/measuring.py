@@ -1,4 +1,4 @@
-"""Measures how fast running tasks are, alone and beside others, by what they report.
+"""Measures how fast running tasks are, alone and next to others, by what they report.
 
 A stretch is the time in which a task's placement and neighbours stay the same. Its work is counted from report to
 report, by the times at which the task wrote them; the first one has to be newer than what was there as the stretch
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 READ_EVERY = 15.0
 """Seconds between two looks at one task's file."""
 WRITE_EVERY = 600.0
-"""Seconds after which a stretch is written down, though it goes on: a link may end without warning."""
+"""Seconds after which a stretch is written down, though it continues: a link may end without warning."""
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class _Stretch:
     last: Report | None = None
 
     def take(self, report: Report) -> None:
-        """A report that was read while it lasts. One that counts back begins anew."""
+        """A report that was read while it lasts. One that counts back begins again."""
         if report in (self.before, self.last):
             return
         if self.first is None or self.last is None or report.done < self.last.done:
@@ -149,7 +149,7 @@ class Gauge:
 
 
 class _Scenes:
-    """Who runs how, and beside whom."""
+    """Who runs how, and next to whom."""
 
     def __init__(self, plan: WorkPlan, pool: Pool, holdings: Iterable[Holding]) -> None:
         self._plan, self._pool = plan, pool

@@ -1,4 +1,4 @@
-"""When it is decided anew who runs: as in the simulated pool, after whatever has happened, and each quantum."""
+"""When it is decided again who runs: as in the simulated pool, after whatever has happened, and each quantum."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Occasions:
     """What was seen as it was last decided."""
 
     quantum: float = math.inf
-    """Seconds after which it is decided anew though nothing has happened."""
+    """Seconds after which it is decided again though nothing has happened."""
     _seen: Hashable = None
     _at: float = -math.inf
 

@@ -22,7 +22,7 @@ class Ranks(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A task that can be interrupted and go on from where it was."""
+    """A task that can be interrupted and continue from where it was."""
 
     signal: str = "USR1"
     """Tells it to save and end, such as ``USR1``."""
@@ -62,7 +62,7 @@ class TaskSpec:
     environment: Mapping[str, str] = field(default_factory=dict)
     directory: str = "."
     output: str = ""
-    """Where its output goes; empty: a file of the state folder."""
+    """Where its output goes; empty: a file of the state directory."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """How far a task says that it is: ``done`` or ``done total`` on a line of the file that ``MIRAGE_PROGRESS`` names.
 
-It may write the file anew each time or append to it; the last whole line counts. What a line counts is the task's
-own affair: steps, samples, epochs, from its very beginning, also where it goes on from a checkpoint.
+It may write the file again each time or append to it; the last whole line counts. What a line counts is the task's
+own affair: steps, samples, epochs, from its very beginning, also where it continues from a checkpoint.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Report:
         return None if self.total is None else min(1.0, self.done / self.total)
 
     def left_of(self, served: float) -> float | None:
-        """Seconds that are left if it goes on as in the ``served`` seconds; ``None`` where it does not tell."""
+        """Seconds that are left if it continues as in the ``served`` seconds; ``None`` where it does not tell."""
         if self.part is None or self.done <= 0:
             return None
         return served * (1.0 - self.part) / self.part

@@ -22,7 +22,7 @@ class Record:
         self._said = ""
 
     def write(self, entry: Entry, *, first: bool = False) -> None:
-        """On the disk, or as soon as there is room; then believed. ``first``: raises ``OSError`` without room."""
+        """On the disk, or as soon as there is room; then estimated. ``first``: raises ``OSError`` without room."""
         self._world.journal.write(entry, first=first)
         self._ledger.fold([(self._life, entry)])
 

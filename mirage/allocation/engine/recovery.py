@@ -87,7 +87,7 @@ class Recovery:
         return Found(attempt, step)
 
     def _write_off(self, attempt: Attempt) -> None:
-        """Where its keeper has brought an exit code, that is how it ended; else it is lost, to be tried again."""
+        """Where its supervisor has brought an exit code, that is how it ended; else it is lost, to be retried."""
         now = self._world.clock()
         path = self._world.folder.step(attempt.task, attempt.number)
         at, ending = ended_at(path), read_ending(path)

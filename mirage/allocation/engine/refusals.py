@@ -1,4 +1,4 @@
-"""Nodes that refuse steps again and again."""
+"""Nodes that reject steps repeatedly."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Refusals:
     _counts: Counter[str] = field(default_factory=Counter)
 
     def note(self, node: str, why: str) -> str:
-        """It has refused a step, for a reason, or granted one; why it is to get none any more, or nothing.
+        """It has rejected a step, for a reason, or granted one; why it is to get none any more, or nothing.
 
-        Where every node refuses, it is not the nodes.
+        Where every node rejects, it is not the nodes.
         """
         self._counts[node] = self._counts[node] + 1 if why else 0
         others = any(self._counts[other] == 0 for other in self.nodes if other != node)
         blamed = self._counts[node] >= _MOST and others
-        return f"{self._counts[node]} steps in a row were refused: {why}" if blamed else ""
+        return f"{self._counts[node]} steps in a row were rejected: {why}" if blamed else ""

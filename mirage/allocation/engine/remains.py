@@ -1,6 +1,7 @@
 """What a step leaves on the disk, and what that says of its ending.
 
-Files about an attempt, beside the keeper's: ``began`` by each rank as it begins, with the number of ranks where
+Files about an attempt, next to the supervisor's: ``began`` by each rank as it begins, with the number of ranks
+where
 whoever started them does not wait for all of them itself; ``ended.RANK`` by each that has ended with 0;
 ``heard.NUMBER`` for each signal that came to it. The shell that writes them stands before the task's own command
 and gets every signal that the whole step gets, whoever sends it; when it came is not known, since shells take note
@@ -40,7 +41,7 @@ GUARDED = "umask g-w,o-w"
 def written(command: str, step: str) -> str:
     """Lines of a shell that write such a file; ``step``: the variable with the beginning of its name.
 
-    While the file system is full it is tried again: a result that cannot be written is no failure. In a subshell,
+    While the file system is full it is retried: a result that cannot be written is no failure. In a subshell,
     for a shell ends where a redirection of one of its own commands fails.
     """
     return f"""\
@@ -61,9 +62,9 @@ def file_of(path: Path, ending: str) -> Path:
 
 
 def read_ending(path: Path) -> Ending:
-    """How a step whose keeper has ended did end; without a code where nothing tells.
+    """How a step whose supervisor has ended did end; without a code where nothing tells.
 
-    0 alone is not believed of srun: it also says so when a node takes its step along, even before it begins.
+    0 alone is not estimated of srun: it also says so when a node takes its step along, even before it begins.
     """
     began = file_of(path, "began")
     code = _number(file_of(path, "exit"))
@@ -82,7 +83,7 @@ def began_at(path: Path) -> float | None:
 
 
 def ended_at(path: Path) -> float | None:
-    """When its keeper wrote down the exit code; ``None``: it did not."""
+    """When its supervisor wrote down the exit code; ``None``: it did not."""
     return _written_at(file_of(path, "exit"))
 
 

@@ -76,7 +76,7 @@ class Place:
 def default_state(source: Path, environment: Mapping[str, str]) -> Path:
     """The chain's own, where it names one.
 
-    Else beside the task file: one folder for each chain, so that its links share it, and nobody else does.
+    Else next to the task file: one directory for each chain, so that its links share it, and nobody else does.
     """
     if named := environment.get("MIRAGE_TASKS_STATE"):
         return Path(named)
@@ -130,7 +130,7 @@ def refuse_mixture(plan: WorkPlan, ledger: Ledger, state: Path) -> None:
             if other != plan.source.name:
                 problem = (
                     f"holds what was done of task {task.name!r} of {other}, and {plan.source.name} has a task of"
-                    " that name too: give it a folder of its own with --state, or other ids"
+                    " that name too: give it a directory of its own with --state, or other ids"
                 )
                 raise ConfigError(str(state), problem)
 
@@ -233,7 +233,7 @@ class Link:
         )
 
     def _leaves(self, progress: Progress) -> int | None:
-        """The exit code where this link has nothing more to do; ``None``: go on.
+        """The exit code where this link has nothing more to do; ``None``: continue.
 
         In a chain exit code 0 says that the work is done, unless the link was told to make way before, or a file
         says it instead. So one that can do no more waits for its end where there is no other way to say so.

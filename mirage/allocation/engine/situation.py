@@ -1,4 +1,4 @@
-"""The view that an ordering and a placer get of a real allocation, made from the ledger and the book."""
+"""The view that an ordering and a placement policy get of a real allocation, made from the ledger and the book."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LEARN_EVERY = 60.0
 
 @dataclass(slots=True)
 class Situation:
-    """The tasks as they are seen, and what is believed of them."""
+    """The tasks as they are seen, and what is estimated of them."""
 
     plan: WorkPlan
     table: TaskTable
@@ -40,7 +40,7 @@ class Situation:
     zero: float
     """Epoch seconds of the table's own zero."""
     given: Measurements = NOTHING
-    """The speeds believed before anything was measured."""
+    """The speeds estimated before anything was measured."""
     reports: Mapping[int, Report] = field(default_factory=dict)
     """How far tasks are by their own word, by row."""
     _learnt: tuple[float, float] = (-math.inf, -1.0)

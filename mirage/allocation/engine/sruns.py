@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mirage.allocation.engine.slurmcommands import StepSeen
     from mirage.allocation.engine.steps import Ending, Launch
 
-# Arguments: folder, number of settings, (node, variable, value) for each, and the command.
+# Arguments: directory, number of settings, (node, variable, value) for each, and the command.
 _RANK = (
     LISTEN
     + written('echo "$SLURM_NTASKS" >"$MIRAGE_STEP.began"', "MIRAGE_STEP")
@@ -171,7 +171,7 @@ class SrunEngine:
 
 
 def _step_name(path: Path) -> str:
-    """Two state folders may serve one job."""
+    """Two state directories may serve one job."""
     folder = hashlib.sha256(os.fsencode(path.parent)).hexdigest()[:6]
     return f"mirage.{folder}.{path.name}"
 

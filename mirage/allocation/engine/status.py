@@ -28,7 +28,7 @@ class Bar:
     """One attempt on one device."""
 
     device: str
-    """``node:index``; ``node:`` for a task of processors alone."""
+    """``node:index``; ``node:`` for a task of CPUs alone."""
     task: str
     attempt: int
     share: float
@@ -57,7 +57,7 @@ def bars(ledger: Ledger) -> list[Bar]:
 
 
 def most_at_once(every: Iterable[Bar]) -> dict[str, float]:
-    """For each device the greatest sum of shares that were held at one instant; above 1 is oversubscribed."""
+    """For each device the greatest sum of shares that were held at one time; above 1 is oversubscribed."""
     changes: dict[str, list[tuple[float, int, float]]] = {}
     for bar in every:
         if bar.device.endswith(":"):
@@ -114,7 +114,7 @@ def read_ledger(folder: Path) -> Ledger:
     state, ledger = StateFolder(folder), Ledger()
     if not state.journals.is_dir():
         raise ConfigError(
-            str(folder), "holds no journal of tasks; name the folder that `mirage allocation run` named"
+            str(folder), "holds no journal of tasks; name the directory that `mirage allocation run` named"
         )
     ledger.fold(JournalReader(state).news())
     return ledger
@@ -171,7 +171,7 @@ def _progress(last: Attempt | None, state: TaskState, folder: StateFolder | None
 
 
 def _guessed(last: Attempt | None) -> tuple[TaskState, str]:
-    """Without the plan nobody knows what is to be tried again."""
+    """Without the plan nobody knows what is to be retried."""
     if last is None or last.ended is None:
         return (TaskState.RUNNING if last else TaskState.PENDING), ""
     return (TaskState.SUCCEEDED if last.ended.result == "succeeded" else TaskState.PENDING), last.ended.why

@@ -15,7 +15,7 @@ class Launch:
     """All that an engine needs to know to start one attempt."""
 
     key: str
-    """Unique within the state folder, such as ``resnet.2``."""
+    """Unique within the state directory, such as ``resnet.2``."""
     path: Path
     """Beginning of the names of the files about it."""
     command: tuple[str, ...]

@@ -92,7 +92,7 @@ def with_own_islands(allocation: Allocation) -> Allocation:
 
 
 def _has_choice(nodes: Iterable[NodeFound]) -> bool:
-    """Among fewer than three devices of a node no placer can choose a wrong pair."""
+    """Among fewer than three devices of a node no placement policy can choose a wrong pair."""
     return any(sum(device.kind.startswith("gpu") for device in node.devices) > 2 for node in nodes)
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 TELLING = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
-"""By which a link is told to make way: Slurm's ``--signal=B:USR1@300``, Mirage's hand-over, a user's Ctrl-C."""
+"""By which a link is told to make way: Slurm's ``--signal=B:USR1@300``, Mirage's handover, a user's Ctrl-C."""
 
 
 class Alarm:

@@ -77,4 +77,4 @@ class Policy:
     decide: Decide
     preempt: bool = False
     quantum: float = math.inf
-    """Seconds after which it is decided anew while anything waits, though nothing has happened."""
+    """Seconds after which it is decided again while anything waits, though nothing has happened."""

@@ -46,7 +46,7 @@ _FEWEST, _MOST = 300, 600
 _TILTS = (0.25, 0.6, 1.6, 4.0)
 """Of the price of one kind, from where all kinds are as dear for the model."""
 _BYTES = (0.0, 0.5, 2.0)
-"""Prices of a model's bytes, beside those of its seconds."""
+"""Prices of a model's bytes, next to those of its seconds."""
 _LONGEST = 500
 """Slots. Who is allowed more time is taken to be kept, at no cost to others."""
 _TOLERANCE = 1e-4

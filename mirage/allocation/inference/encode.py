@@ -1,4 +1,4 @@
-"""A system, its costs and its requests as the kernel's tables; refuses what cannot be simulated."""
+"""A system, its costs and its requests as the kernel's tables; rejects what cannot be simulated."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ class Sharing(StrEnum):
     ROOFLINE = "roofline"
     """Max-min fairly; whoever wants little is not slowed."""
     PROPORTIONAL = "proportional"
-    """Everybody is slowed by the same factor, as in MAGMA and MoHaM."""
+    """All users is slowed by the same factor, as in MAGMA and MoHaM."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class SharingRules:
 
     sharing: Sharing = Sharing.ROOFLINE
     decision_seconds: float = 0.0
-    """From an instant of decision to the beginning of the pieces that it chose; their units are kept for them."""
+    """From a time of decision to the beginning of the pieces that it chose; their units are kept for them."""
     decision_joules: float = 0.0
     """Of each decision."""
     logged: bool = False

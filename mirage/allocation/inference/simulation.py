@@ -1,4 +1,4 @@
-"""The simulated system: requests in, time on, dispatches obeyed. The work is done by the compiled kernel."""
+"""The simulated system: requests in, time on, dispatches executed. The work is done by the compiled kernel."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["SharingRules", "SimulatedSystem", "Stalled"]
 
 _PATIENCE = 10_000
-"""Periods in a row in which nothing runs, comes or begins, after which it is clear that it goes on like that."""
+"""Periods in a row in which nothing runs, comes or begins, after which it is clear that it continues like that."""
 
 
 class Stalled(MirageError):
@@ -67,7 +67,7 @@ class SimulatedSystem:
         return float(self._world.sim["now"][0])
 
     def advance(self, until: float = np.inf) -> bool:
-        """Go to the next instant at which a request waits beside a free unit after something has happened.
+        """Go to the next time at which a request waits next to a free unit after something has happened.
 
         At most to ``until``. False when all is done. Raises ``Stalled`` where requests wait for which nothing will
         ever change.
@@ -146,7 +146,7 @@ class SimulatedSystem:
         return self.outcome()
 
     def _play(self, policy: RequestPolicy) -> None:
-        """Ask it at every instant at which something may be decided."""
+        """Ask it at every time at which something may be decided."""
         more, patience, period = True, _PATIENCE, policy.period or np.inf
         while more:
             if self.is_to_decide:
@@ -179,7 +179,7 @@ class SimulatedSystem:
         self._repeat(lambda: play_in_lines(self._fixed, self._world, lines, code, late_last))
 
     def _play_scored(self, policy: ScoredPolicy) -> None:
-        """At each tick of its period. Scores are obeyed ``decision_seconds`` later; until then, those before."""
+        """At each tick of its period. Scores are executed ``decision_seconds`` later; until then, those before."""
         more, patience, tick = True, _PATIENCE, self.now
         while more:
             if self._world.sim["ready"][0] > 0:
@@ -235,7 +235,7 @@ class SimulatedSystem:
 
     @property
     def is_to_decide(self) -> bool:
-        """Whether a request waits beside a free unit."""
+        """Whether a request waits next to a free unit."""
         sim = self._world.sim[0]
         return bool(sim["ready"] > 0 and sim["busy"] < len(self.system.names))
 

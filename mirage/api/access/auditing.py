@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 MOST_REFUSED = 100
-"""Lines about requests of one user that were refused, before any is left out."""
+"""Lines about requests of one user that were rejected, before any is left out."""
 _EVERY = 60.0
 """Seconds after which there is one more."""
 _NOTE = "mirage.audit"
@@ -44,7 +44,7 @@ class Note:
     """Empty: the address tells."""
     chain: ChainId | None = None
     refused: str = ""
-    """Why it was refused, where that is to be in the audit though nothing has changed."""
+    """Why it was rejected, where that is to be in the audit though nothing has changed."""
 
 
 def note(
@@ -87,7 +87,7 @@ class Auditing:
         if caller is None or not (said.refused or (changes and (status < 400 or status == 403))):
             return None
         action = said.action or f"{scope['method']} {scope['path']}"[:200]
-        result = said.refused or (_DONE if status < 400 else f"refused ({status})")
+        result = said.refused or (_DONE if status < 400 else f"rejected ({status})")
         if result != _DONE:
             try:
                 self._refused.take(caller.name)
@@ -95,5 +95,5 @@ class Auditing:
                 self._left_out[caller.name] += 1
                 return None
             if more := self._left_out.pop(caller.name, 0):
-                result += f"; {more} more were refused before, of which there are no lines"
+                result += f"; {more} more were rejected before, of which there are no lines"
         return AuditEntry(self._now(), caller.name, caller.uid, action, said.chain, result, caller.how)

@@ -77,7 +77,7 @@ class Gate:
     tickets: Tickets = field(default_factory=Tickets)
     groups: UnixGroups = field(default_factory=UnixGroups)
     holders: Holders | None = None
-    """``None``: the daemon is one user's own, and nobody else's name counts."""
+    """``None``: the daemon is one user's own, and no other user's name counts."""
     rates: Rates = field(default_factory=lambda: Rates(0, 1))
     changes: Rates = field(default_factory=lambda: Rates(0, 1))
     """Of requests that change something, each a line of the audit; not for administrators and agents."""
@@ -118,7 +118,7 @@ class Gate:
         return caller
 
     def count_refused(self, request: Request) -> None:
-        """Count a request against its caller's rate that is refused before it is known who asks."""
+        """Count a request against its caller's rate that is rejected before it is known who asks."""
         peer = peer_of(request)
         with suppress(TooOften):
             self.rates.take(f"{peer.share} " if peer else f"{ANONYMOUS} {_address(request)}")
@@ -133,7 +133,7 @@ class Gate:
         return self._peer(peer)
 
     async def lasts(self, caller: Caller, request: Request) -> bool:
-        """Whether the same request would be admitted as the same caller again: for answers that go on.
+        """Whether the same request would be admitted as the same caller again: for answers that continue.
 
         Where that cannot be found out it does not last. Counts against no rate.
         """
@@ -161,9 +161,9 @@ class Gate:
             raise
 
     def failed(self, request: Request) -> None:
-        """Somebody at this address has proved nothing. Raises ``TooOften`` for those who try again and again.
+        """Somebody at this address has proved nothing. Raises ``TooOften`` for those who try repeatedly.
 
-        Good tokens go on counting: nobody guesses one, and many users may share a proxy's address.
+        Good tokens continue counting: nobody guesses one, and many users may share a proxy's address.
         """
         address = _address(request)
         self.failures.take(address)

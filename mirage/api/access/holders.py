@@ -126,7 +126,7 @@ class Holders:
                 _LOG.debug("%s", error)
 
     def forget(self) -> None:
-        """Read anew at the next question: another daemon may have kept some."""
+        """Read again at the next question: another daemon may have kept some."""
         with self._lock:
             self._kept = None
             self._checked.clear()

@@ -1,4 +1,4 @@
-"""Who may do what: a small file, users before groups before everybody."""
+"""Who may do what: a small file, users before groups before all users."""
 
 from __future__ import annotations
 
@@ -103,9 +103,9 @@ class Policy:
         return lambda owner: every or owner == caller.name
 
     def scope_of(self, name: str, groups_of: Callable[[str], frozenset[str] | None]) -> Scope | None:
-        """Return the scope of the user's line, else the greatest of the user's groups, else everybody's.
+        """Return the scope of the user's line, else the greatest of the user's groups, else all users's.
 
-        Where the groups are unknown (``None``), the least that any group, or everybody, would get.
+        Where the groups are unknown (``None``), the least that any group, or all users, would get.
         """
         if name in self.users:
             return self.users[name]
@@ -191,7 +191,7 @@ def _check_order(text: str, found: _File) -> None:
     below = map(str.strip, text.split("\n")[line:])
     if (lost := next(chain(users, groups), None)) and any(each and each[0] != "#" for each in below):
         raise ValueError(
-            f"line {line or 1}: everybody: put it last, below users.NAME = ... and groups.NAME = ...; "
+            f"line {line or 1}: all users: put it last, below users.NAME = ... and groups.NAME = ...; "
             f"a file cut short would lose {lost} and give more"
         )
 

@@ -2,7 +2,7 @@
 
 uvicorn tells an application nothing about a Unix socket's peer. So each connection gets an application of its own,
 wrapped with the credentials that were read when it was made. Should that ever fail to reach the scope, the request
-is one from afar, which is refused unless it brings a token: there is no way around it.
+is one from afar, which is rejected unless it brings a token: there is no way around it.
 
 Whoever is slow to say what they want, says it at too great a length or opens too many connections is cut off here.
 """

@@ -37,7 +37,7 @@ class RightOfWay:
         self._waiting: defaultdict[str, int] = defaultdict(int)
 
     async def give(self, caller: str) -> None:
-        """Let a cycle end that is under way, where this caller asks much."""
+        """Let a cycle end that is in progress, where this caller asks much."""
         try:
             self._light.take(caller)
         except TooOften:

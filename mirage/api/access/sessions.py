@@ -162,7 +162,9 @@ def session_key(file: Path) -> bytes:
             raise ConfigError(str(file), "others can read it, and so be anybody; delete it, a new one is made")
         key = read_regular(file)
     except OSError as error:
-        raise ConfigError(str(file), f"the key of browsers' sessions cannot be had: {error.strerror}") from error
+        raise ConfigError(
+            str(file), f"the key of browsers' sessions is not available: {error.strerror}"
+        ) from error
     if len(key) < _KEY_BYTES:
         raise ConfigError(str(file), "it is cut short; delete it, a new one is made")
     return key

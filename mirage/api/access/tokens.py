@@ -1,6 +1,6 @@
 """Tokens of this daemon: who holds one is its owner, as far as its scope goes.
 
-A token has 288 random bits beside its id. What is kept is its plain SHA-256: a slow or salted hash protects what
+A token has 288 random bits next to its id. What is kept is its plain SHA-256: a slow or salted hash protects what
 people think up and others can guess, and nobody can guess so many random bits; the fast one lets every request be
 checked.
 """
@@ -60,7 +60,7 @@ class TokenBook:
     """All tokens, in memory; any thread may use it.
 
     The daemon that leads is the only one that writes them, so that what is in its memory is what is kept; one that
-    stands by forgets now and then what it has read.
+    stands by forgets periodically what it has read.
     """
 
     def __init__(self, storage: TokenStorage, now: Callable[[], float] = time.time) -> None:
@@ -85,7 +85,7 @@ class TokenBook:
         return token is not None and (not token.expires or self._now() < token.expires)
 
     def create(self, owner: str, label: str, scope: Scope, lifetime: int) -> tuple[str, StoredToken]:
-        """A new token's text, which is told this once, and what is kept of it. 0 seconds: for ever.
+        """A new token's text, which is told this once, and what is kept of it. 0 seconds: indefinitely.
 
         Raises ``TooManyTokens`` and ``StoreUnavailable``.
         """
@@ -118,7 +118,7 @@ class TokenBook:
             self.revoke(token.token_id)
 
     def forget(self) -> None:
-        """Read anew at the next question: another daemon may have given or revoked some."""
+        """Read again at the next question: another daemon may have given or revoked some."""
         with self._lock:
             self._tokens = None
 
@@ -130,7 +130,7 @@ class TokenBook:
         return known
 
     def _note(self, token: StoredToken) -> None:
-        """That it was used; written down now and then, not at each request."""
+        """That it was used; written down periodically, not at each request."""
         now = int(self._now())
         if now - self._used.get(token.token_id, token.used) < _NOTE_USE_EVERY:
             return

@@ -68,7 +68,7 @@ class Bounds:
 
 
 def _is_json(scope: Scope) -> bool:
-    """Whether what is sent to the interface is what it takes, or says nothing of itself."""
+    """Whether what is sent to the API is what it takes, or says nothing of itself."""
     if scope["method"] in ("GET", "HEAD", "OPTIONS") or not scope["path"].startswith("/api/"):
         return True
     kind = Headers(scope=scope).get("content-type", _JSON).partition(";")[0].strip().lower()

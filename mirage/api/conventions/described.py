@@ -1,4 +1,4 @@
-"""Documents whose fields are described where they stand: the words under each are those of the interface."""
+"""Documents whose fields are described where they stand: the words under each are those of the API."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Described(BaseModel):
-    """A document of the interface."""
+    """A document of the API."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 

@@ -1,4 +1,4 @@
-"""The interface as OpenAPI describes it: names that clients are generated from, and what can go wrong where."""
+"""The API as OpenAPI describes it: names that clients are generated from, and what can go wrong where."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ _WRONG = {
     "413": "The body is too long.",
     "422": "What was sent is not what this address takes; the text names the field.",
     "429": "The caller asks too often.",
-    "503": "The store, the cluster or what else is needed cannot be had now.",
+    "503": "The store, the cluster or what else is needed is not available now.",
     "504": "The loop has not answered in time; a command is withdrawn where the detail says so.",
 }
 
 
 _PARAMETERS = {
     "account": "On which it would run; empty: the user's default one.",
-    "all": "Everybody's; for administrators.",
+    "all": "All users's; for administrators.",
     "chain_id": "Of the chain; the owner may omit the mark at its end, or give the chain's name.",
     "command": "What to do with the chain.",
     "job_id": "Slurm's number.",

@@ -1,4 +1,4 @@
-"""Answers that count against no rate wait until they are due: refusals, health, metrics, static files."""
+"""Answers that count against no rate wait until they are due: rejections, health, metrics, static files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PACED = "mirage.paced"
 
 
 class PacingLayer:
-    """Around those that refuse. What a page asks is no request of a client."""
+    """Around those that reject. What a page asks is no request of a client."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app, self._pace = app, AnswerPace(ANSWERS_A_SECOND, ANSWERS_AT_ONCE, _WITHIN)

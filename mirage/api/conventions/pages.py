@@ -17,7 +17,7 @@ MOST = 1_000
 
 Limit = Annotated[int, Query(ge=1, le=MOST, description="At most so many.")]
 Cursor = Annotated[
-    str | None, Query(max_length=400, description="Where to go on: what `next` of the page before says.")
+    str | None, Query(max_length=400, description="Where to continue: what `next` of the page before says.")
 ]
 
 

@@ -50,7 +50,7 @@ class NotYours(UnknownChain):
 
 
 class Busy(MirageError):
-    """The loop has not answered in time; the text says whether the command may still be obeyed."""
+    """The loop has not answered in time; the text says whether the command may still be executed."""
 
 
 _STATUS: tuple[tuple[type[MirageError], HTTPStatus], ...] = (
@@ -92,7 +92,7 @@ def answer_to(error: MirageError | HTTPException) -> JsonAnswer:
 
 
 async def refused(request: Request, error: MirageError | HTTPException) -> JsonAnswer:
-    """The problem, or that the caller asks too often: what is refused early counts as well."""
+    """The problem, or that the caller asks too often: what is rejected early counts as well."""
     if not request.scope.get(COUNTED):
         try:
             await caller_of(request)

@@ -53,7 +53,7 @@ class ReadyAnswers:
 
 
 class ReadyLayer:
-    """Gives answers that are ready; all else goes on to the router."""
+    """Gives answers that are ready; all else continues to the router."""
 
     def __init__(self, app: ASGIApp, answers: ReadyAnswers) -> None:
         self._app, self._answers = app, answers

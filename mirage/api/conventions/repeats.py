@@ -1,4 +1,4 @@
-"""``Idempotency-Key``: a request that is sent again, because its answer was lost, is not carried out again.
+"""``Idempotency-Key``: a request that is sent again, because its answer was lost, is not executed again.
 
 The same caller, key and request get the same answer for a day. Answers that hold a secret, and those that say
 "not now", are not kept.
@@ -102,7 +102,7 @@ class Repeats:
         try:
             self._storage.keep(answer, since)
         except StoreUnavailable as error:
-            _LOG.warning("an answer is not kept, and its request would be carried out again: %s", error)
+            _LOG.warning("an answer is not kept, and its request would be executed again: %s", error)
 
 
 class _Heard:

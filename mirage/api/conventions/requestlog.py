@@ -61,7 +61,7 @@ def _log(scope: Scope, status: int, seconds: float) -> None:
 def _alike(scope: Scope, status: int) -> str:
     """What is logged sparingly together: names in a path are the caller's to invent."""
     if status >= 400:
-        return f"refused {origin_of(scope)} {status >= 500}"
+        return f"rejected {origin_of(scope)} {status >= 500}"
     return f"{scope['method']} {getattr(scope.get('route'), 'path', '')} of {origin_of(scope)}"
 
 

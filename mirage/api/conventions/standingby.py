@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 _CHANGED_HERE = "/api/v1/"
-"""Logging in, beside it, changes nothing that daemons share."""
+"""Logging in, next to it, changes nothing that daemons share."""
 _AGAIN = {"Retry-After": "30"}
 
 
 class StandingBy:
-    """Lets only those through who look; all else is refused, named who leads, before it is read."""
+    """Lets only those through who look; all else is rejected, named who leads, before it is read."""
 
     def __init__(self, app: ASGIApp, impediment: Callable[[], str]) -> None:
         self._app, self._impediment = app, impediment

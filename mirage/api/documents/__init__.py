@@ -1,1 +1,1 @@
-"""What the interface takes and answers, one module a resource."""
+"""What the API takes and answers, one module a resource."""

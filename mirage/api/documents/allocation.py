@@ -51,7 +51,7 @@ class LaneDocument(Described):
 
 
 class AllocationDocument(Described):
-    """The nodes of the links that Slurm still shows, running ones and those that ended lately."""
+    """The nodes of the links that Slurm still shows, running ones and those that ended recently."""
 
     time: str | None
     """Of the last cycle."""

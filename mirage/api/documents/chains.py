@@ -1,4 +1,4 @@
-"""What the interface answers: times are RFC 3339 in UTC, durations are seconds, ``null`` is not known."""
+"""What the API answers: times are RFC 3339 in UTC, durations are seconds, ``null`` is not known."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class ChainDocument(Described):
     aim: str
     """As ``mirage submit --aim`` takes it."""
     steering: str
-    """How a successor in the queue is held back, as asked: auto, off, nice, hold, pin."""
+    """How a successor in the queue is held, as asked: auto, off, nice, hold, pin."""
     method: str
     """The same, auto resolved; off: links are submitted by forecast."""
     handover: str
@@ -112,23 +112,23 @@ class ChainDocument(Described):
     grace: int
     """Seconds that it has for that, from its signal on."""
     lead: int
-    """Seconds before the end of its predecessor at which a successor that is held back is released."""
+    """Seconds before the end of its predecessor at which a successor that is held is released."""
     done: DoneDocument
     """When it has done its work."""
     files_unknown: str
     """Why its done-file or handover file cannot be checked, so that neither counts; empty: they can."""
     tasks_state: str
-    """Folder in which its links keep how their tasks stand; empty: nobody is to look."""
+    """Directory in which its links keep how their tasks stand; empty: nobody is to look."""
     held_links: list[int] | None
     """Indices of its held links, to be released; ``null``: it has none, or the cluster is not polled yet."""
     failures: int
     """Links in a row that have failed."""
     refusals: int
-    """Submissions in a row that Slurm has refused."""
+    """Submissions in a row that Slurm has rejected."""
     rejection: str
     """Slurm's words of the last one; empty: it rejects none now."""
     not_before: str | None
-    """No link is submitted earlier, after a failure or a refusal."""
+    """No link is submitted earlier, after a failure or a rejection."""
     request: RequestDocument
     """What each link asks for."""
     links: list[LinkDocument]
@@ -144,12 +144,12 @@ class ChainDocument(Described):
     suspended: int
     """Seconds of these for which Slurm had suspended its links."""
     overlap: int
-    """Seconds with two running links, over all hand-overs, one that goes on included."""
+    """Seconds with two running links, over all handovers, one that continues included."""
     saved: EstimateDocument | None
-    """Seconds without a running link that early submissions spared, over all hand-overs of which it is known: what
-    submitting each link at its predecessor's end would have lost more, as foreseen at those ends."""
+    """Seconds without a running link that early submissions spared, over all handovers of which it is known: what
+    submitting each link at its predecessor's end would have lost more, as predicted at those ends."""
     appraised: int
-    """Of how many hand-overs that is known."""
+    """Of how many handovers that is known."""
 
 
 class ChainList(Described):
@@ -177,7 +177,7 @@ class AnswerDocument(Described):
     warning: str = ""
     """What keeps its links from being submitted, such as an agent that does not run; empty: nothing known."""
     chain: ChainDocument | None
-    """As the cycle that obeyed left it; ``null`` for a new one where that takes longer than one waits."""
+    """As the cycle that executed left it; ``null`` for a new one where that takes longer than one waits."""
 
 
 class EntryDocument(Described):

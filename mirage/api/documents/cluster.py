@@ -100,7 +100,7 @@ def partition_documents(status: Status) -> list[PartitionDocument]:
 def cluster_document(
     status: Status, now: Seconds, seen: Visible, loop: LoopDocument, about: tuple[str, str | None]
 ) -> ClusterDocument:
-    """All of it; ``about`` is the back end and Slurm's version."""
+    """All of it; ``about`` is the backend and Slurm's version."""
     return ClusterDocument(
         now=instant(now),
         snapshot=instant(status.snapshot.time) if status.cycles else None,

@@ -130,7 +130,7 @@ def _check(chain: Chain, caller: Caller) -> None:
 
 
 def check_settings(chain: Chain) -> None:
-    """Raise ``BadDocument`` for what its owner may set beside the script, and that cannot be meant."""
+    """Raise ``BadDocument`` for what its owner may set next to the script, and that cannot be meant."""
     for name, path in (("done.file", chain.done.file or "/"), ("tasks_state", chain.tasks_state or "/")):
         if problem := path_problem(path):
             raise BadDocument(f"{name}: {problem}")

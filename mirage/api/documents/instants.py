@@ -1,4 +1,4 @@
-"""Instants as every document of the interface shows them."""
+"""Times as every document of the API shows them."""
 
 from __future__ import annotations
 

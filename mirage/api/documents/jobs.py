@@ -70,7 +70,7 @@ class PendingJob(JobDocument):
     predicted_start_p90: str | None
     """Nine in ten would."""
     predictor: str
-    """Who foresees it; empty: nobody."""
+    """Who predicts it; empty: nobody."""
 
 
 class PendingJobs(Described):
@@ -89,7 +89,7 @@ class PendingJobs(Described):
 
 
 class JobPrediction(Described):
-    """One pending job: Slurm's plan for it, and what the predictors foresee for another of its shape."""
+    """One pending job: Slurm's plan for it, and what the predictors predict for another of its shape."""
 
     job: JobDocument
     """As the last look at the queue showed it."""

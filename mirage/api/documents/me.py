@@ -1,4 +1,4 @@
-"""Who asks, as the interface knows them."""
+"""Who asks, as the API knows them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a job would start, as the predictors foresee it, and how well they have foreseen starts before."""
+"""When a job would start, as the predictors predict it, and how well they have predicted starts before."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class PastError(Described):
     """Forecasts as links were really submitted, against their real starts."""
 
     of: str
-    """At which hand-overs: ``such jobs in partition v100``, ``partition v100``, ``all partitions``."""
+    """At which handovers: ``such jobs in partition v100``, ``partition v100``, ``all partitions``."""
     forecasts: int
     """How many have met their starts."""
     bias: int | None
-    """Median of start less foreseen median: above 0, jobs start later than foreseen."""
+    """Median of start less predicted median: above 0, jobs start later than predicted."""
     absolute_error: int | None
     """Mean."""
     pinball: int | None
@@ -57,10 +57,10 @@ class PastError(Described):
 
 
 class Prediction(Described):
-    """What one predictor foresees. Waits are counted from the snapshot's time."""
+    """What one predictor predicts. Waits are counted from the snapshot's time."""
 
     predictor: str
-    """Who foresees it."""
+    """Who predicts it."""
     role: str
     """``in charge``; ``instead``: a fallback that answered, as the one above failed; ``shadow``; ``named``."""
     start_p10: str | None
@@ -76,11 +76,11 @@ class Prediction(Described):
     wait_p90: int | None
     """Nine in ten wait no longer."""
     trouble: str
-    """Why it foresees nothing; empty: it does."""
+    """Why it predicts nothing; empty: it does."""
     basis: str
     """What it rests on, such as ``12 waits of partition v100, any size``; empty: it does not say."""
     past: PastError | None
-    """On the hand-overs of the last 30 days in this partition; ``null``: it was never asked at one."""
+    """On the handovers of the last 30 days in this partition; ``null``: it was never asked at one."""
     past_alike: PastError | None
     """On those of jobs of about this size and limit as well, where there are enough."""
 
@@ -111,7 +111,7 @@ def prediction_list(
     past: Mapping[str, Measured],
     alike: Mapping[str, Measured],
 ) -> PredictionList:
-    """The answer to one question; ``past`` and ``alike`` are of hand-overs in its partition."""
+    """The answer to one question; ``past`` and ``alike`` are of handovers in its partition."""
     return PredictionList(
         now=instant(now),
         snapshot=instant(found.time),
@@ -138,7 +138,7 @@ def shape_of(request: JobRequest) -> Shape:
 
 
 def quantiles(forecast: WaitForecast | None) -> tuple[Seconds, Seconds, Seconds]:
-    """The start at P10, P50 and P90; ``ABSENT`` where none is predicted, as by a rule, or one instant alone is."""
+    """The start at P10, P50 and P90; ``ABSENT`` where none is predicted, as by a rule, or one time alone is."""
     if forecast is None or forecast.rule:
         return ABSENT, ABSENT, ABSENT
     only = forecast.levels[0] if len(forecast.starts) == 1 else None

@@ -26,7 +26,7 @@ class CalibrationPoint(Described):
     level: float
     """Of the promise: 0.9 is P90."""
     share: float
-    """Of real starts no later than foreseen at the level; as much as the level is right."""
+    """Of real starts no later than predicted at the level; as much as the level is right."""
     forecasts: int
     """That gave this level."""
 
@@ -45,7 +45,7 @@ class PredictorDocument(Described):
     chains: int
     """Chains, not over, whose links it times."""
     past: PastError | None
-    """On the hand-overs of the last 30 days in all partitions together; ``null``: it was never asked at one.
+    """On the handovers of the last 30 days in all partitions together; ``null``: it was never asked at one.
 
     ``/predictors/shadow`` has each partition by itself.
     """
@@ -69,13 +69,13 @@ class ModelVersion(Described):
     cluster: str
     """On which it was trained."""
     first: str | None
-    """The first hand-over that it has learnt from; of traces without a calendar, in their own time."""
+    """The first handover that it has learned from; of traces without a calendar, in their own time."""
     last: str | None
     """The last one, in the same time."""
     handovers: int
-    """How many it has learnt from."""
+    """How many it has learned from."""
     metrics: dict[str, float]
-    """How it did on the hand-overs kept for validation, as its training says."""
+    """How it did on the handovers kept for validation, as its training says."""
     manifest: dict[str, Any]
     """All that its training has written down."""
 
@@ -97,29 +97,29 @@ class ShadowResult(Described):
     predictor: str
     """As the configuration or a chain names it."""
     partition: str
-    """Of whose hand-overs; empty: of those of which it is not known."""
+    """Of whose handovers; empty: of those of which it is not known."""
     in_charge: bool
-    """Of at least one of the hand-overs."""
+    """Of at least one of the handovers."""
     forecasts: int
     """Made as links were really submitted."""
     error: float | None
-    """Median of real start less foreseen median: above 0, jobs start later than foreseen."""
+    """Median of real start less predicted median: above 0, jobs start later than predicted."""
     absolute_error: float | None
     """Mean."""
     pinball: float | None
-    """Mean quantile loss over levels and hand-overs."""
+    """Mean quantile loss over levels and handovers."""
     coverage: float | None
     """Share of real starts within P10 to P90; 0.8 is right."""
     handovers: int
-    """Those of which its own hand-over can be estimated."""
+    """Those of which its own handover can be estimated."""
     interruption: float | None
-    """Estimated mean of its own hand-overs."""
+    """Estimated mean of its own handovers."""
     overlap: float | None
-    """Estimated mean of its own hand-overs."""
+    """Estimated mean of its own handovers."""
     cost: float | None
-    """Estimated, in weighted hours a hand-over."""
+    """Estimated, in weighted hours a handover."""
     gain: float | None
-    """By how much that is less than of the predictor in charge, on the same hand-overs."""
+    """By how much that is less than of the predictor in charge, on the same handovers."""
     gain_error: float | None
     """Standard error of the gain."""
     calibration: list[CalibrationPoint]
@@ -206,7 +206,7 @@ def shadow_result(measured: Measured) -> ShadowResult:
 
 
 def _measured(name: str, past: Mapping[str, Measured]) -> Measured | None:
-    """Trained models are measured by the folders of their versions: ``xgboost:/path/xgboost``."""
+    """Trained models are measured by the directories of their versions: ``xgboost:/path/xgboost``."""
     found = past.get(name) or next(
         (each for key, each in past.items() if key.startswith(f"{name}:") and key.endswith(f"/{name}")), None
     )

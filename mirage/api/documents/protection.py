@@ -1,4 +1,4 @@
-"""Protected mode, as the interface tells it."""
+"""Protected mode, as the API tells it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 class ProtectedMode(Described):
-    """Whether submissions are held back for all, because Slurm refuses one chain after another."""
+    """Whether submissions are held for all, because Slurm rejects one chain after another."""
 
     on: bool
-    """Whether submissions are held back."""
+    """Whether submissions are held."""
     reason: str
     """Empty: it is off."""
     since: str | None
-    """When the first of the refusals in a row was."""
+    """When the first of the rejections in a row was."""
     next_try: str | None
     """When one submission may go out next."""
 

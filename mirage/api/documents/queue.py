@@ -54,7 +54,7 @@ class QueuePage:
     jobs: list[JobDocument]
     total: int
     last: int
-    """The place of the last one; a page that goes on begins after it."""
+    """The place of the last one; a page that continues begins after it."""
     more: bool
 
 
@@ -87,7 +87,7 @@ def _matching(columns: JobColumns, sought: Sought, snapshot: Snapshot, *, runnin
         code = code_of(user, snapshot.users)
         mask &= columns.user == (code if code is not None else -2)
     if sought.partition:
-        # A pending job may name several partitions, commas between.
+        # A pending job may name several partitions, comma-separated.
         names = snapshot.partition_names
         codes = [code for code, name in enumerate(names) if sought.partition in name.split(",")]
         mask &= np.isin(columns.partition, codes)

@@ -26,7 +26,7 @@ _INSTANT = r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d)?(Z|[+-]\d\d:\d\d)?)?$|^\d{1,1
 
 
 def _readable(text: str) -> str:
-    """Raises ``ValueError`` where it is no instant of a trace."""
+    """Raises ``ValueError`` where it is no time of a trace."""
     try:
         read_instant(text)
     except MirageError as error:
@@ -158,6 +158,6 @@ def _fields(run: Run) -> dict[str, Any]:
         "problem": run.problem,
         "done": run.done,
         "total": run.total or None,
-        # One that was asked for long ago is shown whatever would be refused today.
+        # One that was asked for long ago is shown whatever would be rejected today.
         "request": ReplayRequest.model_construct(**asdict(run.wish) | {"predictors": list(run.wish.predictors)}),
     }

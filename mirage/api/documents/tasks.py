@@ -68,7 +68,7 @@ class TaskLaneDocument(Described):
     node: str
     """Where it is."""
     device: int | None
-    """Its number there; ``null``: the processors, for tasks that use no accelerator."""
+    """Its number there; ``null``: the CPUs, for tasks that use no accelerator."""
     kind: str
     """Such as ``gpu:a100``."""
     link: int | None
@@ -177,7 +177,7 @@ def _lives(record: ChainRecord, seen: TaskStatus) -> list[tuple[int | None, Life
 
 @dataclass(slots=True)
 class _Place:
-    """An accelerator, or a node's processors, since somebody could use it."""
+    """An accelerator, or a node's CPUs, since somebody could use it."""
 
     kind: str
     link: int | None

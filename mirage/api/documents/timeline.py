@@ -1,4 +1,4 @@
-"""What has become of a chain, to be drawn over time: its links, what lies between them, what was foreseen."""
+"""What has become of a chain, to be drawn over time: its links, what lies between them, what was predicted."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ class LinkBar(Described):
     suspended: int
     """Seconds for which Slurm had suspended it, and no other link of the chain ran."""
     kept: str
-    """Waiting: what keeps it beside the queue: owner or administrator (who holds it), pinned (to its predecessor's
+    """Waiting: what keeps it in the queue: owner or administrator (who holds it), pinned (to its predecessor's
     nodes), held or
     low-rank (by Mirage), dependent (on the end of the links before it), begin (it is not to begin before an
-    instant); empty: nothing."""
+    time); empty: nothing."""
     kept_until: str | None
     """When that is to end; ``null``: not known."""
     planned: str | None
@@ -111,9 +111,9 @@ class HandoverBar(Described):
 
 
 class ForecastPoint(Described):
-    """What one predictor said at one instant about the link that was next, and what it decided or would have.
+    """What one predictor said at one time about the link that was next, and what it decided or would have.
 
-    It foresees when that link would start if it were submitted then; ``started`` is when it really did, whenever
+    It predicts when that link would start if it were submitted then; ``started`` is when it really did, whenever
     it was submitted.
     """
 
@@ -130,9 +130,9 @@ class ForecastPoint(Described):
     reason: str
     """The sentence of the decision."""
     p10: str | None
-    """Start foreseen: one in ten comes no later."""
+    """Start predicted: one in ten comes no later."""
     p50: str | None
-    """The median; of a forecast of one instant, that."""
+    """The median; of a forecast of one time, that."""
     p90: str | None
     """Nine in ten come no later."""
     submit_score: float | None
@@ -144,7 +144,7 @@ class ForecastPoint(Described):
 
 
 class Timeline(Described):
-    """A chain over time. Links and hand-overs are all there; what the journal says comes by pages."""
+    """A chain over time. Links and handovers are all there; what the journal says comes by pages."""
 
     id: str
     """Of the chain."""
@@ -169,7 +169,7 @@ class Timeline(Described):
     handovers: list[HandoverBar]
     """Oldest first."""
     forecasts: list[ForecastPoint]
-    """Of the page's span, newest first; thinned by instants where there are more than the page takes."""
+    """Of the page's span, newest first; thinned by times where there are more than the page takes."""
     entries: list[EntryDocument]
     """Commands, events, actions, outcomes and troubles, newest first."""
     next: str | None
@@ -266,6 +266,6 @@ def _point(entry: Entry, started: Mapping[int, Seconds]) -> ForecastPoint:
 
 
 def foreseen_by(prediction: Prediction | None) -> tuple[str | None, str | None, str | None]:
-    """The start at P10, P50 and P90; ``None`` where it is not foreseen."""
+    """The start at P10, P50 and P90; ``None`` where it is not predicted."""
     p10, p50, p90 = quantiles(forecast_of(prediction))
     return instant(p10), instant(p50), instant(p90)

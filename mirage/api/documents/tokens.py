@@ -25,7 +25,7 @@ class TokenWish(SentDocument):
     scope: Scope = Scope.READ
     """What it is to allow, at most."""
     lifetime: Annotated[int, Field(ge=0, le=10 * _YEAR)] = 90 * 86_400
-    """Seconds; 0: for ever."""
+    """Seconds; 0: indefinitely."""
     owner: Annotated[str, Field(max_length=128), SHOWN] = ""
     """Administrators: in whose name; else one's own."""
 

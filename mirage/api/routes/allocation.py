@@ -36,7 +36,7 @@ def allocation_routes(service: ApiService) -> APIRouter:
 
     @routes.get("/allocation", operation_id="show_allocation", response_model=AllocationDocument)
     async def show_allocation(caller: Reader, request: Request) -> Response:
-        """The nodes and tasks of one's own links that run or ran lately; administrators see everybody's."""
+        """The nodes and tasks of one's own links that run or ran recently; administrators see all users's."""
         status = service.status()
         owner = None if caller.is_admin else caller.name
         seen = Visible(status, caller.name, every=caller.is_admin)

@@ -1,4 +1,4 @@
-"""``/api/v1/chains``: create, look at and command chains. Everybody sees and touches only their own."""
+"""``/api/v1/chains``: create, look at and command chains. All users sees and touches only their own."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _add_lists(routes: APIRouter, service: ApiService, ready: ReadyAnswers) -> N
         limit: Limit = 100,
         cursor: Cursor = None,
     ) -> Response:
-        """One's own chains in order of creation; ``all``: everybody's, for administrators."""
+        """One's own chains in order of creation; ``all``: all users's, for administrators."""
         if wanted.every and not caller.is_admin:
             raise NotPermitted(f"{caller.name} is no administrator of this daemon and sees only own chains")
         status = service.status()
@@ -135,7 +135,7 @@ def _add_commands(routes: APIRouter, service: ApiService) -> None:
     async def command_chain(
         caller: Operator, request: Request, chain_id: ChainName, command: Word
     ) -> AnswerDocument:
-        """``pause``, ``resume`` or ``cancel``; answered once it is obeyed and stored."""
+        """``pause``, ``resume`` or ``cancel``; answered once it is executed and stored."""
         if command not in _COMMANDS:
             raise UnknownChain(f"a chain can be told to {', '.join(_COMMANDS)}, not to {command[:40]}")
         record = own_chain(chain_id, caller, service)

@@ -73,7 +73,7 @@ def event_routes(service: ApiService) -> APIRouter:
     @routes.get(
         "/events",
         summary="What happens, as it happens",
-        status_code=200,  # the description of the interface cannot guess it from this class
+        status_code=200,  # the description of the API cannot guess it from this class
         response_class=EventStream,
         responses=_STREAM,
     )

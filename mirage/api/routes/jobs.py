@@ -72,7 +72,7 @@ def job_routes(service: ApiService) -> APIRouter:
 
     @routes.get("/{job_id}/prediction", summary="When one pending job may start")
     async def predict_job(caller: Reader, job_id: Annotated[int, Path(ge=1, le=2**32 - 1)]) -> JobPrediction:
-        """Slurm's plan for a pending job, and what all predictors foresee for another of its shape."""
+        """Slurm's plan for a pending job, and what all predictors predict for another of its shape."""
         snapshot = service.status().snapshot
         row = _row_of(job_id, caller, snapshot)
         (document,) = _documents([row], snapshot)
@@ -106,7 +106,7 @@ def _row_of(job_id: int, caller: Caller, snapshot: Snapshot) -> int:
 
 
 async def _foreseen(service: ApiService, rows: list[int], snapshot: Snapshot, name: str) -> list[Foresight | None]:
-    """What the predictor in charge foresees for each; ``None``: it was not asked."""
+    """What the predictor in charge predicts for each; ``None``: it was not asked."""
     asked: dict[JobRequest, Foresight] = {}
     found: list[Foresight | None] = []
     kept = kept_pending(rows, snapshot)

@@ -45,7 +45,7 @@ def login_routes(service: ApiService) -> APIRouter:
     @routes.get("/enter", status_code=303, response_class=Response, operation_id="enter_by_link")
     async def enter(request: Request, ticket: Annotated[str, Query(max_length=400)] = "") -> Response:
         """A link of ``mirage tokens link``, used this once, becomes a session."""
-        if not gate.is_same_origin(request):  # it would log people in as somebody else, by that user's link
+        if not gate.is_same_origin(request):  # it would log people in as another user, by that user's link
             raise NotPermitted("a page of another site has led here: copy the link into the browser's address bar")
         session = gate.tickets.redeem(ticket)
         if session is None:

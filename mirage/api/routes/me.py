@@ -1,4 +1,4 @@
-"""``/api/v1/me``: who the interface takes its caller for."""
+"""``/api/v1/me``: who the API takes its caller for."""
 
 from __future__ import annotations
 

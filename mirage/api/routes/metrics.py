@@ -21,7 +21,7 @@ _PASSED_ON = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "
 
 
 def metrics_routes(service: ApiService) -> APIRouter:
-    """The one address; in no document of the interface, since its format is Prometheus's own."""
+    """The one address; in no document of the API, since its format is Prometheus's own."""
     routes = APIRouter(route_class=ThreadRoute, include_in_schema=False)
 
     @routes.get("/metrics", dependencies=[Depends(_scraper(service))])

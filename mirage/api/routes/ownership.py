@@ -1,4 +1,4 @@
-"""Whose chain it is: everybody finds their own, administrators all."""
+"""Whose chain it is: all users finds their own, administrators all."""
 
 from __future__ import annotations
 

@@ -30,12 +30,12 @@ class Petitioner:
         self._service = service
 
     async def ask(self, command: Command, chain_id: ChainId) -> AnswerDocument:
-        """Obeyed and stored when it returns. Raises ``MirageError``, ``Busy`` and ``ClientDisconnect``."""
+        """Executed and stored when it returns. Raises ``MirageError``, ``Busy`` and ``ClientDisconnect``."""
         sentence, cycles = await self._answer(command)
         return AnswerDocument(id=chain_id, sentence=sentence, chain=await self._settled(chain_id, cycles))
 
     async def tell(self, command: Command) -> str:
-        """The sentence, once it is obeyed and stored. Raises as ``ask`` does."""
+        """The sentence, once it is executed and stored. Raises as ``ask`` does."""
         sentence, _ = await self._answer(command)
         return sentence
 
@@ -77,7 +77,7 @@ class Petitioner:
         return promise.result(), ended[0]
 
     async def _settled(self, chain_id: ChainId, cycles: int) -> ChainDocument | None:
-        """The chain once the cycle that obeyed has ended, or as it is when that takes too long."""
+        """The chain once the cycle that executed has ended, or as it is when that takes too long."""
         presence = active_request().presence
         for _ in range(round(_SETTLE / _LOOK)):
             if self._service.status().cycles > cycles or presence.left:

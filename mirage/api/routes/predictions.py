@@ -40,7 +40,7 @@ class PredictionQuery(SentDocument):
     ]
     nodes: Annotated[int, Field(ge=1, le=_MOST)] = 1
     partition: Annotated[
-        str, Field(max_length=1_024, pattern="^[A-Za-z0-9_.+,-]*$", description="Commas between several.")
+        str, Field(max_length=1_024, pattern="^[A-Za-z0-9_.+,-]*$", description="Comma-separated several.")
     ] = ""
     gres: Annotated[str, Field(max_length=200, description="Per node, such as gpu:2 or gpu:a100:4,npu:2.")] = ""
     account: _Name = ""

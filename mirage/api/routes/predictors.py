@@ -50,7 +50,7 @@ def predictor_routes(service: ApiService) -> APIRouter:
             models=[_document(models, version) for version in models.versions()],
         )
 
-    @routes.get("/shadow", summary="Predictors compared on real hand-overs")
+    @routes.get("/shadow", summary="Predictors compared on real handovers")
     def list_shadow_results(caller: Reader, span: Span = SPAN) -> ShadowResults:
         """Every predictor, active or in shadow, over the handovers of the last 30 days, or of fewer (`span`).
 
@@ -63,7 +63,7 @@ def predictor_routes(service: ApiService) -> APIRouter:
     def promote_model(caller: Admin, request: Request, name: Name, promotion: Promotion) -> ModelAnswer:
         """A version that is kept already; the daemon takes it before its next cycle.
 
-        Refused (409) where it has cost more in shadow than the predictor in charge, unless `force`.
+        Rejected (409) where it has cost more in shadow than the predictor in charge, unless `force`.
         """
         del caller
         models = _models(service)

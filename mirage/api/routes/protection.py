@@ -1,4 +1,4 @@
-"""``/api/v1/protected-mode``: whether submissions are held back, and their release."""
+"""``/api/v1/protected-mode``: whether submissions are held, and their release."""
 
 from __future__ import annotations
 

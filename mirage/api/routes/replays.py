@@ -1,4 +1,4 @@
-"""``/api/v1/replays``: what submission policies would have made of a trace, played beside the daemon."""
+"""``/api/v1/replays``: what submission policies would have made of a trace, played next to the daemon."""
 
 from __future__ import annotations
 

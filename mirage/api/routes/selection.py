@@ -27,7 +27,7 @@ class Selection:
     partition: str = ""
     status: tuple[ChainStatus, ...] = ()
     live: bool = False
-    """Those that go on, or still have a job on the cluster."""
+    """Those that continue, or still have a job on the cluster."""
 
     def of(self, records: Sequence[ChainRecord], owner: str | None) -> list[ChainRecord]:
         """Those that are wanted, of one owner's or (``None``) of all, in their order."""
@@ -43,13 +43,13 @@ class Selection:
 
 
 async def selection(
-    every: Annotated[bool, Query(alias="all", description="Everybody's; for administrators.")] = False,
+    every: Annotated[bool, Query(alias="all", description="All users's; for administrators.")] = False,
     user: Annotated[str, Query(max_length=128, description="Of this user.")] = "",
     partition: Annotated[str, Query(max_length=128, description="Whose links go to this partition.")] = "",
     status: Annotated[
         list[ChainStatus] | None, Query(max_length=32, description="In one of these states.")
     ] = None,
-    live: Annotated[bool, Query(description="Those that go on, or still have a job on the cluster.")] = False,
+    live: Annotated[bool, Query(description="Those that continue, or still have a job on the cluster.")] = False,
 ) -> Selection:
     """What a request's query asks for. A coroutine, though it waits for nothing: else each takes a thread."""
     return Selection(every, user, partition, tuple(status or ()), live)

@@ -35,10 +35,10 @@ def timeline_routes(service: ApiService) -> APIRouter:
         cursor: Cursor = None,
         limit: Annotated[int, Query(ge=1, le=2000, description="Entries, and about as many forecasts.")] = 500,
     ) -> Timeline:
-        """Links as bars, hand-overs, forecasts against what happened, and what the journal says about it.
+        """Links as bars, handovers, forecasts against what happened, and what the journal says about it.
 
         A page has the newest `limit` entries before `cursor`, and the forecasts made meanwhile: all of them, or
-        those of about `limit` instants evenly apart.
+        those of about `limit` times evenly apart.
         """
         record = own_chain(chain_id, caller, service)
         if service.journal is None:

@@ -54,7 +54,7 @@ def token_routes(service: ApiService) -> APIRouter:
 
     @routes.get("", operation_id="list_tokens")
     def list_tokens(caller: Reader, every: Annotated[bool, Query(alias="all")] = False) -> TokenList:
-        """One's own tokens; ``all``: everybody's, for administrators. A token of scope `read` sees only itself."""
+        """One's own tokens; ``all``: all users's, for administrators. A token of scope `read` sees only itself."""
         if every and not caller.is_admin:
             raise NotPermitted(f"{caller.name} is no administrator of this daemon and sees only own tokens")
         found = gate.tokens.of(None if every else caller.name)

@@ -72,4 +72,4 @@ class TaskStatus(BaseModel):
     links: Annotated[list[Life], Field(max_length=10_000)]
     tasks: Annotated[list[Task], Field(max_length=50_000)]
     lanes: Annotated[dict[Name, list[Attempt]], Field(max_length=10_000)]
-    """By ``node:index``; ``node:`` for tasks of processors alone."""
+    """By ``node:index``; ``node:`` for tasks of CPUs alone."""

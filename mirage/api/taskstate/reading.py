@@ -1,7 +1,8 @@
-"""Reading a file that somebody else names and writes.
+"""Reading a file that another user names and writes.
 
 The daemon may be able to read what its users cannot. So the file is reached only through directories that the
-chain's owner may search, and only a regular file that belongs to the owner is read: whatever the folder leads to,
+chain's owner may search, and only a regular file that belongs to the owner is read: whatever the directory leads
+to,
 they learn nothing that they could not see themselves.
 """
 
@@ -131,6 +132,6 @@ def _problem(path: str, error: OSError) -> str:
         case FileNotFoundError() | NotADirectoryError():
             return f"{path} is not there (yet): `mirage allocation run` with this --state writes it within a link"
         case PermissionError():
-            return f"the daemon's account may not read {path}: let others enter its folder, and read the file"
+            return f"the daemon's account may not read {path}: let others enter its directory, and read the file"
         case _:
             return f"{path} cannot be read: {error.strerror}"

@@ -2,7 +2,7 @@
 
 A file system may hang, and threads on it with it. What users write takes many times as long to read as to write,
 and all threads of the daemon run one at a time. So what a file comes to is kept, ready to be sent, until the file
-or the chain's links change; and a user's files have a share of the processor: once that is used up, the answer
+or the chain's links change; and a user's files have a share of the CPU: once that is used up, the answer
 stays as it is.
 """
 
@@ -39,7 +39,7 @@ MOST_KEPT = 16 << 20
 """Bytes of all answers that are kept; beyond, the users with the most lose their oldest."""
 _OVERHEAD = 2_000
 SHARE, BURST = 50.0, 500
-"""Milliseconds of a processor that the files of one owner may take, in a second and at once."""
+"""Milliseconds of a CPU that the files of one owner may take, in a second and at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class TaskWatch:
         self._threads = 0
 
     async def look(self, records: Iterable[ChainRecord], now: Seconds) -> dict[ChainId, Shown | TooOften]:
-        """What the files of these chains say; takes no longer than the patience, and no thread of the server's.
+        """What the files of these chains say; takes no longer than the timeout, and no thread of the server's.
 
         ``TooOften``: nothing is kept of this chain, and its owner's share is used up.
         """

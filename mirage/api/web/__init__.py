@@ -1,1 +1,1 @@
-"""The web page: server templates over the same addresses that everybody else asks."""
+"""The web page: server templates over the same addresses that all other users asks."""

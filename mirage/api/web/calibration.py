@@ -1,4 +1,4 @@
-"""How a predictor's promises were kept, as a curve: the share of starts by an instant against the level promised.
+"""How a predictor's promises were kept, as a curve: the share of starts by a time against the level promised.
 
 Pictures have a size of their own, in pixels: a square for the curve, and room for the scales.
 """
@@ -62,7 +62,7 @@ def draw_curve(points: Sequence[CalibrationPoint]) -> Curve | None:
         dots=dots,
         line=_spelled(dots),
         band=_spelled([_place(0, 0), *lower, _place(1, 1), *upper]),
-        words=f"Share of starts by the instant foreseen. {said}.",
+        words=f"Share of starts by the time predicted. {said}.",
     )
 
 

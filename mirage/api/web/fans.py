@@ -32,7 +32,7 @@ class Ray:
 
 @dataclass(frozen=True, slots=True)
 class Fan:
-    """All that was foreseen of one link."""
+    """All that was predicted of one link."""
 
     rays: tuple[Ray, ...]
     height: int

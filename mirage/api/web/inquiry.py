@@ -1,4 +1,4 @@
-"""What a page asks: the interface's own addresses, in the name of whoever opened the page.
+"""What a page asks: the API's own addresses, in the name of whoever opened the page.
 
 The question goes through the whole application again, within the process: who may see what, problems and paging
 are decided in one place for the page and for every other client.
@@ -34,7 +34,7 @@ Document = TypeVar("Document", bound=BaseModel)
 
 
 class Refused(MirageError):
-    """The interface answers with a problem."""
+    """The API answers with a problem."""
 
     def __init__(self, status: int, detail: str) -> None:
         super().__init__(detail)

@@ -73,7 +73,7 @@ class DrawnLane:
 
 
 def draw_lane(lane: Lane, axis: Axis) -> DrawnLane:
-    """The lane's pieces on ``axis``; those beside it are left out."""
+    """The lane's pieces on ``axis``; those next to it are left out."""
     seen = sorted((piece for piece in lane.pieces if _seen(piece, axis)), key=lambda piece: piece.start)
     bars = tuple(_bars(seen, axis))
     return DrawnLane(lane, bars, max((bar.row for bar in bars), default=0) + 1)

@@ -31,7 +31,7 @@ class Stroke:
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """The instants of a link, epoch seconds."""
+    """The times of a link, epoch seconds."""
 
     index: int
     running: bool
@@ -100,7 +100,7 @@ def handovers(lives: Sequence[Life]) -> tuple[Handover, ...]:
 
 
 def chain_strokes(links: Sequence[LinkDocument], axis: Axis, now: int) -> tuple[Stroke, ...]:
-    """All links in one row, hand-overs on top."""
+    """All links in one row, handovers on top."""
     lives = [Life.of(link) for link in links]
     drawn = [stroke for life in lives for stroke in life.strokes(axis, now)]
     return tuple(drawn + [stroke for each in handovers(lives) for stroke in each.strokes(axis)])

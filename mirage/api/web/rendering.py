@@ -77,7 +77,7 @@ def plain(value: object) -> object:
 
 
 def when(text: str | None) -> Markup | str:
-    """An instant of the interface as ``<time>``; a script shows it in the reader's zone."""
+    """A time of the API as ``<time>``; a script shows it in the reader's zone."""
     seconds = seconds_of(text)
     if seconds is None:
         return UNKNOWN
@@ -85,7 +85,7 @@ def when(text: str | None) -> Markup | str:
 
 
 def since(text: str | None, now: str | None) -> Markup | str:
-    """An instant as seen from ``now``: ``in 2 h``, with the instant itself as its title."""
+    """A time as seen from ``now``: ``in 2 h``, with the time itself as its title."""
     at, seen = seconds_of(text), seconds_of(now)
     if at is None or seen is None:
         return UNKNOWN
@@ -95,13 +95,13 @@ def since(text: str | None, now: str | None) -> Markup | str:
 
 
 def told(text: str) -> Markup:
-    """A sentence of the journal, its instants as ``<time>``."""
+    """A sentence of the journal, its times as ``<time>``."""
     parts = _INSTANT.split(_STEERING.sub("?", text))
     return Markup("").join(when(part) if number % 2 else part for number, part in enumerate(parts))
 
 
 def spoken(text: str) -> Markup:
-    """A sentence of the interface, what stands between backticks as ``<code>``."""
+    """A sentence of the API, what stands between backticks as ``<code>``."""
     parts = _CODE.split(_STEERING.sub("?", text))
     code = Markup("<code>{}</code>")
     return Markup("").join(code.format(part) if number % 2 else part for number, part in enumerate(parts))
@@ -109,7 +109,7 @@ def spoken(text: str) -> Markup:
 
 @cache
 def asset(name: str) -> str:
-    """The address of a static file: it changes with the content, so that browsers may keep it for ever."""
+    """The address of a static file: it changes with the content, so that browsers may keep it indefinitely."""
     digest = hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:10]
     return f"/static/{name}?v={digest}"
 

@@ -1,4 +1,4 @@
-"""The page's files and its addresses, put beside those of the interface."""
+"""The page's files and its addresses, put next to those of the API."""
 
 from __future__ import annotations
 

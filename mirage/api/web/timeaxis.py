@@ -1,4 +1,4 @@
-"""A stretch of time as a horizontal axis: instants become percentages of its width."""
+"""A stretch of time as a horizontal axis: times become percentages of its width."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Axis:
 
     @property
     def ticks(self) -> tuple[Tick, ...]:
-        """Marks at round instants (UTC), at most eight, none so near the ends that its text is cut off."""
+        """Marks at round times (UTC), at most eight, none so near the ends that its text is cut off."""
         years = -(-self.length // (_MOST_TICKS * _STEPS[-1])) * _STEPS[-1]
         step = next((step for step in _STEPS if self.length / step <= _MOST_TICKS), years)
         first = -(-self.start // step) * step

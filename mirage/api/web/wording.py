@@ -1,4 +1,4 @@
-"""Instants and durations in words for people."""
+"""Times and durations in words for people."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 
 
 def seconds_of(text: str | None) -> int | None:
-    """Epoch seconds of the interface's ``2026-11-21T14:36:00Z``."""
+    """Epoch seconds of the API's ``2026-11-21T14:36:00Z``."""
     return int(datetime.fromisoformat(text).timestamp()) if text else None
 
 

@@ -1,4 +1,4 @@
-"""Carries out an order: what a user's agent and the sudo helper have in common."""
+"""Executes an order: what a user's agent and the sudo helper have in common."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Identity:
 
 
 class LinksOnly:
-    """An ``Actuator`` that refuses, with ``NotPermitted``, whatever is not about a link of ``user``.
+    """An ``Actuator`` that rejects, with ``NotPermitted``, whatever is not about a link of ``user``.
 
     ``identify`` asks Slurm about a job; it raises ``UnknownJob`` and ``ClusterUnavailable``. ``check``: whether
     regular files of ``user`` exist, as this process sees them.

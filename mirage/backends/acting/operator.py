@@ -36,7 +36,7 @@ class _Hold:
 
 
 class OperatorActuator:
-    """An ``Actuator`` for links that exist already; Slurm refuses where its account is no Operator.
+    """An ``Actuator`` for links that exist already; Slurm rejects where its account is no Operator.
 
     ``NotPermitted`` for a job that is no link of its owner, and for a change that the owner could not make.
     """

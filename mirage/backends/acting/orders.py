@@ -40,7 +40,7 @@ class Order:
     order_id: str
     owner: str
     start_by: Seconds
-    """Whoever has not begun by then (epoch, UTC) leaves it: by then somebody else may have been asked."""
+    """Whoever has not begun by then (epoch, UTC) leaves it: by then another user may have been asked."""
     submit: JobRequest | None = None
     cancel: CancelJob | None = None
     update: UpdateJob | None = None
@@ -152,7 +152,7 @@ class Verdict(Enum):
 
     DONE = auto()
     REJECTED = auto()
-    """Slurm refused the submission."""
+    """Slurm rejected the submission."""
     UNKNOWN_JOB = auto()
     NOT_PERMITTED = auto()
     UNAVAILABLE = auto()
@@ -168,7 +168,7 @@ class Answer:
     """How an order went, in a form that travels."""
 
     verdict: Verdict
-    """Whether it was carried out."""
+    """Whether it was executed."""
     job_id: JobId = NO_JOB
     """Of the job submitted."""
     reason: str = ""

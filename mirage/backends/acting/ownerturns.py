@@ -26,7 +26,7 @@ _TAKEN_WITHIN = 1.0
 _KEPT, _MOST_KEPT = 600.0, 64
 """Seconds for which a result is kept that came late, and of how many acts of one owner."""
 _MOST_IDLE = 1_000
-"""Owners of whom something is remembered though nothing is under way."""
+"""Owners of whom something is remembered though nothing is in progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ _LIMITS = TurnLimits()
 class OwnerTurns:
     """``ask`` of ``ByOrder`` with a bound on how long one owner's process can hold up the caller.
 
-    An act that takes longer goes on in a thread of its own and is not waited for: the next snapshot tells what
+    An act that takes longer continues in a thread of its own and is not waited for: the next snapshot tells what
     became of it, and the same act asked for again gets its result instead of being done twice. Until it ends
     nothing else is begun for its owner; acts of other owners are not touched. All owners together hold up the
     caller only so long as well: slow ones use that up, and less is left for each. Safe to use from any thread.
@@ -123,7 +123,7 @@ class OwnerTurns:
     def __call__(self, owner: str, act: Act) -> Answer:
         """Have it done and wait for the answer as long as the shares of the owner and of all last.
 
-        Raises ``NotPermitted`` where nothing was begun, ``ClusterUnavailable`` where the act is still under way,
+        Raises ``NotPermitted`` where nothing was begun, ``ClusterUnavailable`` where the act is still in progress,
         and what ``ask`` raises.
         """
         turn = _Turn()

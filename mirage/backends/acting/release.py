@@ -107,7 +107,7 @@ class ReleaseCluster:
         self._operator.signal(job_id, owner, signal, reach=reach)
 
     def _let_go(self, job: Job, request: JobRequest) -> None:
-        """What keeps it back comes first, as a free job may start the same instant; nice is only raised.
+        """What keeps it back comes first, as a free job may start the same time; nice is only raised.
 
         The dependencies that its owner's submission gave it make way for those asked for; where it is bound to its
         predecessor's nodes instead, for none: a dependent job is not planned.

@@ -50,7 +50,7 @@ class Helper:
 class SudoActuator(ByOrder):
     """An ``Actuator`` that runs the helper as each job's owner.
 
-    ``NotPermitted`` where sudo, or the helper, refuses: nothing has happened then.
+    ``NotPermitted`` where sudo, or the helper, rejects: nothing has happened then.
     """
 
     def __init__(

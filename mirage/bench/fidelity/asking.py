@@ -1,4 +1,4 @@
-"""Asked anew from the recorded state: what would the simulator start in each pass that Slurm made?
+"""Asked again from the recorded state: what would the simulator start in each pass that Slurm made?
 
 Every job is started when and where Slurm started it, and ends when it ended there, so that at each pass the
 simulator decides on the recorded queue. This compares the rules; a whole day left to itself also compares chance,

@@ -1,4 +1,4 @@
-"""A recorded workload played with the schedulers' passes at the instants at which slurmctld made them.
+"""A recorded workload played with the schedulers' passes at the times at which slurmctld made them.
 
 When slurmctld looks is in no configuration: backfill waits from the end of its last pass, the main loop for what
 happens. All that is decided in a pass is the simulator's own.

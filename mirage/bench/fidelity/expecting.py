@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mirage.bench.fidelity.recording import Recording
 
 LATE_S = 120
-"""A start belongs to an instant that it follows within this time: two periods of the main loop."""
+"""A start belongs to a time that it follows within this time: two periods of the main loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Schedule:
 
 
 def recorded_schedule(recording: Recording) -> Schedule:
-    """How it went on the real Slurm."""
+    """How it continued the real Slurm."""
     names = names_of(recording)
     outcomes = {names[id_]: outcome for id_, outcome in recording.outcomes.items()}
     return Schedule(
@@ -38,7 +38,7 @@ def recorded_schedule(recording: Recording) -> Schedule:
 
 
 def simulated_schedule(recording: Recording, played: Played) -> Schedule:
-    """How it went on the simulator."""
+    """How it continued the simulator."""
     names = names_of(recording)
     return Schedule(
         _submits(recording),
@@ -67,7 +67,7 @@ def _broken(recording: Recording, schedule: Schedule) -> Iterator[str]:
     for name, (kind, of) in recording.expected.items():
         if kind == "refused":
             if name not in schedule.refused:
-                yield f"{name} was not refused"
+                yield f"{name} was not rejected"
             continue
         start = schedule.starts.get(name)
         if kind == "never":

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mirage.bench.fidelity.recording import Outcome, RecordedJob, Recording
 
 LATE_S = 60
-"""slurmctld's log tells ends and free nodes within this time of an end in accounting; others are not believed."""
+"""slurmctld's log tells ends and free nodes within this time of an end in accounting; others are not estimated."""
 
 
 class PassPlayer(Player, ABC):

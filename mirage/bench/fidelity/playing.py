@@ -1,6 +1,6 @@
 """A recorded workload played on the simulator, with the recorded slurm.conf.
 
-What is taken from the recording beside the workload itself: when each command took effect, how long each job ran
+What is taken from the recording next to the workload itself: when each command took effect, how long each job ran
 (whole seconds, as sacct tells them), and when slurmctld started, since its periods count from there.
 """
 
@@ -82,13 +82,13 @@ class Player:
         self._refused: dict[str, str] = {}
 
     def run(self) -> None:
-        """Every step at its recorded instant, then on until a day after the last recorded end."""
+        """Every step at its recorded time, then on until a day after the last recorded end."""
         self.take(self._steps())
         ends = (each.end for each in self._outcomes.values() if each.end is not None)
         self.simulation.run_until(max(ends, default=self.simulation.now) + LONGER_S)
 
     def take(self, steps: Iterable[Step]) -> None:
-        """These steps, each at its instant."""
+        """These steps, each at its time."""
         for time, _, _, act in sorted(steps, key=lambda step: step[:3]):
             self.simulation.run_until(int(time))
             act()
@@ -107,14 +107,14 @@ class Player:
     def _steps(self) -> Iterator[Step]:
         submit: float = self._recording.begin
         for order, job in enumerate(self._recording.jobs):
-            # When Slurm refused one is not recorded: at its instant, behind what was submitted before.
+            # When Slurm rejected one is not recorded: at its time, behind what was submitted before.
             submit = self._submitted(job) or max(submit, self._recording.begin + job.at)
             yield submit, 0, order, partial(self._submit, job)
         for order, change in enumerate(self._recording.changes, start=len(self._recording.jobs)):
             yield self._effective(change), 0, order, partial(self._change, change)
 
     def _submitted(self, job: RecordedJob) -> float:
-        """When Slurm had it in the queue, as exactly as is known; 0 where it refused it."""
+        """When Slurm had it in the queue, as exactly as is known; 0 where it rejected it."""
         return self._recording.submitted.get(job.id, job.outcomes[0].submit) if job.outcomes else 0.0
 
     def _effective(self, change: RecordedChange) -> int:
@@ -140,7 +140,7 @@ class Player:
             self._ids[recorded], self._recorded[found] = found, recorded
 
     def _end_of(self, job: RecordedJob) -> tuple[int, JobState]:
-        """How long the one job of a submission is to run, and how it ends; as asked where Slurm refused it."""
+        """How long the one job of a submission is to run, and how it ends; as asked where Slurm rejected it."""
         if not job.outcomes:
             return job.runtime, JobState.COMPLETED
         outcome = job.outcomes[0]

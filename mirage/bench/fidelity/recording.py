@@ -20,7 +20,7 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How one job, or one task of an array, went; instants are Slurm's, ``None`` where there is none."""
+    """How one job, or one task of an array, went; times are Slurm's, ``None`` where there is none."""
 
     id: int
     submit: int
@@ -75,7 +75,7 @@ class RecordedJob:
 
 @dataclass(frozen=True, slots=True)
 class RecordedChange:
-    """What was done at an instant, to the job with the id ``job`` or to the cluster."""
+    """What was done at a time, to the job with the id ``job`` or to the cluster."""
 
     time: int
     kind: str
@@ -85,7 +85,7 @@ class RecordedChange:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The queue at an instant: (id, priority, reason) of what was pending."""
+    """The queue at a time: (id, priority, reason) of what was pending."""
 
     time: int
     pending: tuple[tuple[int, int, str], ...]
@@ -104,7 +104,7 @@ class Recording:
     boot: int
     """When slurmctld started."""
     lag: float
-    """Median seconds between the instant of a step and its end, on Slurm's clock."""
+    """Median seconds between the time of a step and its end, on Slurm's clock."""
     files: Mapping[str, str]
     """slurm.conf and what belongs to it, by name."""
     jobs: tuple[RecordedJob, ...]
@@ -121,7 +121,7 @@ class Recording:
     expected: Mapping[str, tuple[str, str | int]]
     """Of a small scenario: when jobs must start (``expecting.py``)."""
     refused: Mapping[str, str]
-    """Slurm's words, by the job or the change that it refused."""
+    """Slurm's words, by the job or the change that it rejected."""
 
     @property
     def outcomes(self) -> dict[int, Outcome]:
@@ -175,7 +175,7 @@ def _instants(
 
 
 def _by_node(outcome: Outcome, told: float | dict[str, float]) -> dict[str, float]:
-    """One instant stands for all nodes, as in recordings that tell the last one only."""
+    """One time stands for all nodes, as in recordings that tell the last one only."""
     return told if isinstance(told, dict) else dict.fromkeys(expand(outcome.nodes), told)
 
 

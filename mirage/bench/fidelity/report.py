@@ -27,7 +27,7 @@ SUFFIX = ".json.gz"
 
 
 def measure_fidelity(place: Path, say: Callable[[str], None]) -> tuple[Section, ...]:
-    """Compare one recording, or each of a folder, with the simulator, and with others of the same workload.
+    """Compare one recording, or each of a directory, with the simulator, and with others of the same workload.
 
     Raises ``ConfigError`` where there is none, ``TraceError`` for one that cannot be read.
     """
@@ -70,10 +70,10 @@ def _simulated(path: Path, recording: Recording) -> Section:
     played, asked = play(recording), ask(recording)
     submits, starts = submits_of(recording), starts_of(recording)
     rows = list(_rows(agreement(submits, starts, played.starts)))
-    rows += [("refused by the simulator alone", str(len(played.refused)))] if played.refused else []
+    rows += [("rejected by the simulator alone", str(len(played.refused)))] if played.refused else []
     conducted = agreement(submits, starts, conduct(recording).starts)
     rows += [(f"looking when slurmctld did: {name}", value) for name, value in _rows(conducted)]
-    rows.append((f"asked anew: starts alike (within {SAME_S} s)", f"{alike(recording, asked).mean():.1%}"))
+    rows.append((f"asked again: starts alike (within {SAME_S} s)", f"{alike(recording, asked).mean():.1%}"))
     for kind, words in (("main", "  those of the main loop"), ("backfill", "  those of backfill")):
         shares = alike(recording, asked, by=kind)
         if len(shares):

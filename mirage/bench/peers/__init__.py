@@ -1,1 +1,1 @@
-"""Other simulators beside ours: the same workload, EASY, waits and speed of each."""
+"""Other simulators next to ours: the same workload, EASY, waits and speed of each."""

@@ -1,7 +1,7 @@
 """A log through AccaSim: run by the interpreter that has it, ``accasim_easy.py DISPATCHER LOG PROCESSORS OUT``.
 
-Each processor is a node with one core. ``own`` is AccaSim's EASY with its first-fit allocator; ``textbook`` plans
-anew at each instant and protects the reservation, by the rules of ``mirage.simulator.kernel.pool``.
+Each CPU is a node with one core. ``own`` is AccaSim's EASY with its first-fit allocator; ``textbook`` plans
+again at each time and protects the reservation, by the rules of ``mirage.simulator.kernel.pool``.
 """
 
 from __future__ import annotations

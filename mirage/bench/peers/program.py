@@ -45,7 +45,7 @@ class Run:
     starts: Int64
     """Of each job, in the workload's order (s)."""
     seconds: float
-    """Of processors (user and system), reading and writing included."""
+    """Of CPUs (user and system), reading and writing included."""
 
 
 def parse_program(text: str) -> Program:
@@ -63,7 +63,7 @@ def parse_program(text: str) -> Program:
 
 
 def run_program(program: Program, workload: Workload) -> Run:
-    """Run it in an empty folder. Raises ``MirageError`` with its own words, or with what its schedule lacks."""
+    """Run it in an empty directory. Raises ``MirageError`` with its own words, or with what its schedule lacks."""
     with tempfile.TemporaryDirectory(prefix="mirage-peer-") as name:
         folder = Path(name)
         log, schedule = folder / "workload.swf", folder / "schedule"

@@ -1,4 +1,4 @@
-"""One pool of processors and what is submitted to it, as every simulator can read it."""
+"""One pool of CPUs and what is submitted to it, as every simulator can read it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Workload:
 
     name: str
     jobs: Int64
-    """Shape (jobs, 4): submit, run time, request (s), processors; the run time is at most the request."""
+    """Shape (jobs, 4): submit, run time, request (s), CPUs; the run time is at most the request."""
     processors: int
 
     def starts(self) -> Int64:

@@ -108,7 +108,7 @@ def _as_user(account: DaemonAccount, checks: Callable[[], Iterator[Finding]]) ->
     """A process of root's cannot look with other rights and have its own back: a child of it does."""
     receiving, sending = os.pipe()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside idle threads of BLAS
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forks next to idle threads of BLAS
         child = os.fork()
     if not child:
         _run_child(account, checks, sending)

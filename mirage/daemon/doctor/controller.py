@@ -47,7 +47,7 @@ def _versions(controller: str, client: str) -> Finding:
     found = f"controller {controller}, commands {client.rsplit(maxsplit=1)[-1]}"
     if ours > theirs:
         todo = "use commands of the controller's release or an older one"
-        return fail("versions", found, "slurmctld refuses commands that are newer than itself", todo)
+        return fail("versions", found, "slurmctld rejects commands that are newer than itself", todo)
     if theirs < _ANCIENT:
         return warn("versions", found, "not tried with Mirage", "expect surprises; 22.05 and later are tried")
     return ok("versions", found)
@@ -103,7 +103,7 @@ def _accounting(settings: Row) -> Finding:
     if storage in ("", "none"):
         follows = (
             "how a link ended is known only as long as slurmctld remembers it (MinJobAge): where no daemon polled "
-            "in that time, the chain pauses; waits are learnt by watching"
+            "in that time, the chain pauses; waits are learned by watching"
         )
         return warn("accounting", "no accounting", follows, "keep MinJobAge well above the interval between looks")
     flags = settings.get("AccountingStoreFlags", "")
@@ -158,7 +158,7 @@ def look_at_partitions(partitions: list[Row]) -> Iterator[Finding]:
         yield warn("partitions", f"not up: {', '.join(closed)}", follows, "submit to another partition meanwhile")
     short = [row["PartitionName"] for row in partitions if _shorter_than_an_hour(row.get("MaxTime", ""))]
     if short:
-        follows = "links there change hands more often than waits can be foreseen"
+        follows = "links there change hands more often than waits can be predicted"
         yield warn("partitions", f"limits under an hour: {', '.join(short)}", follows, "choose a longer partition")
     shared = [row for row in partitions if row.get("OverSubscribe", "").startswith(("FORCE", "YES"))]
     if shared:

@@ -1,4 +1,4 @@
-"""What this machine allows: folders, sockets, clock, the means of each acting mode."""
+"""What this machine allows: directories, sockets, clock, the means of each acting mode."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def look_at_commands(environment: Mapping[str, str]) -> Finding:
     path = environment.get("PATH", os.defpath)
     missing = [name for name in _NEEDED if shutil.which(name, path=path) is None]
     if missing:
-        todo = "install Slurm's client commands here, or add their folder to PATH"
-        return fail("commands", f"not found: {', '.join(missing)}", "the back end cli cannot work", todo)
+        todo = "install Slurm's client commands here, or add their directory to PATH"
+        return fail("commands", f"not found: {', '.join(missing)}", "the backend cli cannot work", todo)
     return ok("commands", f"all in {Path(str(shutil.which('squeue', path=path))).parent}")
 
 
@@ -65,14 +65,14 @@ def look_at_configuration(files: Sequence[Path], account: int) -> Iterator[Findi
 
 
 def look_at_state(folder: Path) -> Iterator[Finding]:
-    """Whether the state folder can be used, and is nobody else's business."""
+    """Whether the state directory can be used, and is no other user's business."""
     if not folder.exists():
         parent = next(above for above in folder.parents if above.exists())
         if os.access(parent, os.W_OK | os.X_OK):
             yield ok("state", f"{folder} will be made")
         else:
             follows = "the daemon cannot start"
-            yield fail("state", f"{folder} cannot be made", follows, "name another folder: service.state")
+            yield fail("state", f"{folder} cannot be made", follows, "name another directory: service.state")
         return
     if not os.access(folder, os.W_OK | os.X_OK):
         yield fail("state", f"{folder} cannot be written", "the daemon cannot start", "chown it, or name another")
@@ -91,16 +91,16 @@ def _look_above(folder: Path) -> Iterator[Finding]:
     try:
         check_not_replaceable(folder)
     except PermissionError as error:
-        todo = "chmod o-w (or +t) that directory, or name another folder: service.state"
+        todo = "chmod o-w (or +t) that directory, or name another directory: service.state"
         yield fail("state", str(error), "any user can take the chains' state away", todo)
 
 
 def check_free_space(folder: Path, free_mb: int) -> Finding:
-    """Whether what happens can still be stored in the state folder."""
+    """Whether what happens can still be stored in the state directory."""
     if free_mb >= _SCARCE_MB:
         return ok("state", str(folder))
     found = f"{folder}: {free_mb} MB free"
-    todo = "free space there, or name another folder: service.state"
+    todo = "free space there, or name another directory: service.state"
     if not free_mb:
         return fail("state", found, "nothing can be stored: cycles fail and no link is submitted", todo)
     return warn("state", found, "once the disk is full no link is submitted", todo)
@@ -112,7 +112,7 @@ def look_at_place(folder: Path) -> Iterator[Finding]:
     if remark and folder.parent == SHARED_FOLDERS[0]:
         yield ok("state", remark, follows)
     elif remark:
-        yield warn("state", remark, follows, "name a folder on a local disk: service.state; or use PostgreSQL")
+        yield warn("state", remark, follows, "name a directory on a local disk: service.state; or use PostgreSQL")
 
 
 def look_at_daemon(config: Config) -> Finding:
@@ -130,8 +130,8 @@ def look_at_daemon(config: Config) -> Finding:
     age = int(time.time()) - beat.time
     found = f"process {beat.pid}, last cycle {age} s ago: {beat.sentence[:120]}"
     if age > _late_after(beat, config):
-        follows = "it hangs, or its state folder cannot be written: no cycle has been recorded since"
-        return fail("daemon", found, follows, "see the finding about the state folder, and the daemon's log")
+        follows = "it hangs, or its state directory cannot be written: no cycle has been recorded since"
+        return fail("daemon", found, follows, "see the finding about the state directory, and the daemon's log")
     if beat.failed:
         found = f"process {beat.pid}: {beat.failed} cycles failed in a row: {beat.sentence[:120]}"
         return fail("daemon", found, "no link is submitted while cycles fail", "see the daemon's log")
@@ -161,7 +161,7 @@ def _late_after(beat: Beat, config: Config) -> float:
 
 
 def look_at_socket(config: Config) -> Finding:
-    """Whether the interface answers."""
+    """Whether the API answers."""
     path = str(daemon_socket(Path(config.api.socket)))
     if not config.api.enabled:
         return warn("interface", "api.enabled = false", "mirage submit cannot reach the daemon", "enable it")
@@ -171,7 +171,7 @@ def look_at_socket(config: Config) -> Finding:
         except (FileNotFoundError, ConnectionRefusedError):
             return warn("interface", f"nobody answers on {path}", "no daemon runs there", "mirage daemon")
         except OSError as error:
-            todo = "see that everybody may enter its folder (mode 755)"
+            todo = "see that all users may enter its directory (mode 755)"
             return fail("interface", f"{path}: {error.strerror}", "mirage submit cannot reach the daemon", todo)
     return ok("interface", f"answers on {path}")
 
@@ -196,7 +196,7 @@ def look_at_clock(controller: int, ours: int, rate: float) -> Finding:
     if rate != 1:
         found += f", {abs(ours - controller)} s of Slurm's time"
     if abs(skew) >= _MUNGE_TTL:
-        follows = "munge refuses credentials from so far away, and decisions would come at the wrong time"
+        follows = "munge rejects credentials from so far away, and decisions would come at the wrong time"
         return fail("clock", found, follows, "run chrony or ntpd on both machines")
     if abs(skew) >= 5:
         return warn("clock", found, "decisions come early or late by that", "run chrony or ntpd on both machines")
@@ -210,7 +210,7 @@ def look_at_helper(helper: Path) -> Iterator[Finding]:
         return
     about = helper.stat()
     if about.st_uid != 0 or about.st_mode & _WRITABLE:
-        follows = "whoever can change it acts as everybody"
+        follows = "whoever can change it acts as all users"
         yield fail(
             "acting", f"{helper} can be changed by others than root", follows, f"chown root {helper}; chmod 755"
         )
@@ -272,10 +272,10 @@ def _may_gain_nothing(pid: int) -> bool:
 
 
 def look_at_tokens(folder: Path) -> Iterator[Finding]:
-    """Whether the folder of tokens is closed to others and holds any."""
+    """Whether the directory of tokens is closed to others and holds any."""
     if not folder.is_dir():
         yield fail(
-            "acting", f"acting.tokens: {folder} is no folder", "nothing can be submitted", "make it, mode 700"
+            "acting", f"acting.tokens: {folder} is no directory", "nothing can be submitted", "make it, mode 700"
         )
         return
     if stat.S_IMODE(folder.stat().st_mode) & _OTHERS:

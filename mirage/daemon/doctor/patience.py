@@ -17,9 +17,9 @@ _SBATCH = 30
 
 
 def look_at_settle(config: Config) -> Finding:
-    """A submission may be under way for as long as all who carry it are patient: ``settle`` must be longer."""
+    """A submission may be in progress for as long as all who carry it are patient: ``settle`` must be longer."""
     settle, needed = config.loop.settle, _UNDER_WAY + max(_SBATCH, config.cluster.timeout)
-    found = f"loop.settle = {settle} s, a submission may be under way for {needed} s"
+    found = f"loop.settle = {settle} s, a submission may be in progress for {needed} s"
     if settle > needed:
         return ok("settle", found, "a link is never sent a second time while the first is still on its way")
     follows = "a link whose answer is late may be submitted twice"

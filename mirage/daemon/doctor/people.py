@@ -22,7 +22,7 @@ def look_at_associations(user: str, associations: list[Row], *, enforced: bool) 
     own = [row for row in associations if row.get("User") == user]
     if not own and enforced:
         todo = "ask the administrators for an account (sacctmgr add user)"
-        yield fail("account", f"{user} has none", "every submission is refused", todo)
+        yield fail("account", f"{user} has none", "every submission is rejected", todo)
         return
     accounts = ", ".join(sorted({row["Account"] for row in own})) or "none needed"
     yield ok("account", f"{user}: {accounts}")
@@ -56,10 +56,10 @@ def look_at_operator(user: str, users: list[Row], controller: str = "") -> Findi
     ``controller``: ``SlurmUser`` of Slurm's settings, who may as well.
     """
     if user in (_SUPERUSER, controller.partition("(")[0]):
-        return ok("acting", f"{user} is Slurm's own user", "it may let go held links of everybody")
+        return ok("acting", f"{user} is Slurm's own user", "it may let go held links of all users")
     level = next((row.get("Admin", "") for row in users if row.get("User") == user), "none")
     if level in ("Operator", "Administrator"):
-        return ok("acting", f"{user} is {level}", "it may let go held links of everybody")
+        return ok("acting", f"{user} is {level}", "it may let go held links of all users")
     todo = f"sacctmgr modify user {user} set adminlevel=operator"
     return fail("acting", f"{user} is no Operator ({level})", "held links of others cannot be let go", todo)
 

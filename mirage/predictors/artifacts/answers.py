@@ -42,7 +42,7 @@ class WaitQuantiles:
     def quantiles(self, output: Float64) -> Float64:
         """Shape (..., levels), hours, never negative nor descending.
 
-        Quantiles learnt one by one may cross; sorting them is the rearrangement of Chernozhukov, Fernandez-Val &
+        Quantiles learned one by one may cross; sorting them is the rearrangement of Chernozhukov, Fernandez-Val &
         Galichon (Econometrica 78, 2010), which is never worse.
         """
         return np.sort(np.maximum(output, 0.0), axis=-1)

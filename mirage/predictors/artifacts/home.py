@@ -1,4 +1,4 @@
-"""Whether a model is used on the cluster that it has learnt from."""
+"""Whether a model is used on the cluster that it has learned from."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def check_cluster(trained: ClusterMark, name: str) -> None:
 def check_home(trained: ClusterMark, name: str, fingerprint: str) -> str:
     """What to say of a model of the cluster ``name``, which now has the ``fingerprint``; empty: nothing.
 
-    A cluster whose configuration was changed since is the same one: the model refuses by itself what it has not
+    A cluster whose configuration was changed since is the same one: the model rejects by itself what it has not
     seen. Raises ``ArtifactMismatch`` for a model of another cluster.
     """
     if trained.fingerprint == fingerprint:

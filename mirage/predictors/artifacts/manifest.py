@@ -25,7 +25,7 @@ CURVES = "curves.json"
 
 @dataclass(frozen=True, slots=True)
 class ClusterMark:
-    """The cluster whose hand-overs the model has learnt from."""
+    """The cluster whose handovers the model has learned from."""
 
     name: str
     fingerprint: str
@@ -36,12 +36,12 @@ class ClusterMark:
 
 @dataclass(frozen=True, slots=True)
 class TrainingMark:
-    """The hand-overs that the model has learnt from. Instants in seconds since the epoch, UTC."""
+    """The handovers that the model has learned from. Times in seconds since the epoch, UTC."""
 
     trace: str
     trace_fingerprint: str
     first: int
-    """The first hand-over's beginning."""
+    """The first handover's beginning."""
     last: int
     """The last one's beginning."""
     known: int
@@ -51,7 +51,7 @@ class TrainingMark:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """All that is known of an artifact beside its files."""
+    """All that is known of an artifact next to its files."""
 
     plugin: str
     plugin_version: str
@@ -63,7 +63,7 @@ class Manifest:
     answers: Answers
     """What the model's output means."""
     metrics: dict[str, float]
-    """How it did on the hand-overs kept for validation."""
+    """How it did on the handovers kept for validation."""
     libraries: dict[str, str]
     """Versions of what it was made with."""
     files: dict[str, str]

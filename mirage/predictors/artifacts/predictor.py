@@ -64,7 +64,7 @@ class Model:
 
 
 class ArtifactPredictor:
-    """Answers with a trained model; refuses observations that are unlike those of its training."""
+    """Answers with a trained model; rejects observations that are unlike those of its training."""
 
     def __init__(self, folder: Path, manifest: Manifest, model: Model, likeness: Likeness, name: str) -> None:
         self.name = name
@@ -112,7 +112,7 @@ class ArtifactPredictor:
 
 
 def load_artifact(folder: Path, name: str = "", *, plugin: str = "") -> ArtifactPredictor:
-    """The predictor of an artifact, or of the version promoted in a folder of versions.
+    """The predictor of an artifact, or of the version promoted in a directory of versions.
 
     ``name`` is how the user names it; ``plugin`` what must have made it, checked where given. Raises
     ``ArtifactMismatch`` naming the file, ``MissingExtra``.

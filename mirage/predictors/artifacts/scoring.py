@@ -16,13 +16,13 @@ Int64 = NDArray[np.int64]
 
 HOUR = 3_600
 CLOSE = 0.5
-"""Hours either way within which a hand-over counts as well timed."""
+"""Hours either way within which a handover counts as well timed."""
 
 
 def submit_points(table: Table, wait: Float64, margin: float = 0.0) -> Int64:
     """Shape (E,): where a policy submits that decides by these waits, shape (E, G), hours.
 
-    As the control loop does at equal instants: at the first point where the successor would start no earlier than
+    As the control loop does at equal times: at the first point where the successor would start no earlier than
     ``margin`` hours before the predecessor's end; at the last point at the latest.
     """
     left = (table.end[:, None] - table.submit) / HOUR
@@ -32,7 +32,7 @@ def submit_points(table: Table, wait: Float64, margin: float = 0.0) -> Int64:
 
 
 def policy_scores(table: Table, index: Int64, weights: Weights) -> dict[str, float]:
-    """Means over the hand-overs of a policy that submits at these points, shape (E,). Hours and shares.
+    """Means over the handovers of a policy that submits at these points, shape (E,). Hours and shares.
 
     ``regret`` is what the best points would have gained in the objective.
     """

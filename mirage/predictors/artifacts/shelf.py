@@ -33,7 +33,7 @@ _VERSION = re.compile(rf"[0-9a-f]{{{_DIGITS}}}")
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One version on the shelf."""
+    """One version on the registry."""
 
     name: str
     version: str
@@ -78,7 +78,7 @@ def read_package(folder: Path) -> Package:
 
 
 class Shelf:
-    """A folder of models."""
+    """A directory of models."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -115,7 +115,7 @@ class Shelf:
         return ""
 
     def promote(self, artifact: Path) -> Version:
-        """Use this artifact from now on: copied onto the shelf unless it is there.
+        """Use this artifact from now on: copied onto the registry unless it is there.
 
         Raises ``ArtifactMismatch`` where it is damaged; then nothing changes.
         """
@@ -132,7 +132,7 @@ class Shelf:
         return Version(kept.name, kept.version, True, kept.manifest)
 
     def keep(self, artifact: Path) -> Version:
-        """Copy this artifact onto the shelf unless it is there; what is in use stays so.
+        """Copy this artifact onto the registry unless it is there; what is in use stays so.
 
         Raises ``ArtifactMismatch`` where it is damaged.
         """
@@ -177,7 +177,7 @@ class Shelf:
         folder = self._root / name
         history = _history(folder) if re.fullmatch(PLUGIN, name) else []
         if len(history) < 2:
-            told = "is not on the shelf" if not history else "has no earlier version to go back to"
+            told = "is not on the registry" if not history else "has no earlier version to go back to"
             raise ConfigError(str(folder), f"{name!r} {told}")
         manifest = read_manifest(folder / history[-2])
         verify_files(folder / history[-2], manifest)
@@ -210,7 +210,7 @@ def _history(folder: Path) -> list[str]:
 
 
 def _readable_history(folder: Path) -> list[str]:
-    """Empty where it is damaged: whoever promotes a version mends it."""
+    """Empty where it is damaged: whoever promotes a version fixes it."""
     try:
         return _history(folder)
     except ArtifactMismatch:

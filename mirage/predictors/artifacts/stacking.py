@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def stacked_tables(tables: Sequence[Table]) -> Table:
-    """All hand-overs, one table after the other; the first one's origin stands for all.
+    """All handovers, one table after the other; the first one's origin stands for all.
 
     Raises ``ConfigError`` for tables of other features or another number of submit times.
     """

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mirage.predictors.artifacts.manifest import Manifest
 
 MEMORY, SECONDS = 1 << 30, 30
-"""Bytes beside the libraries and four times the file, and seconds of CPU time, that a model may take."""
+"""Bytes next to the libraries and four times the file, and seconds of CPU time, that a model may take."""
 _PATIENCE = 120
 _REFUSED = 3
 

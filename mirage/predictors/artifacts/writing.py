@@ -1,4 +1,4 @@
-"""Writes artifacts: what a trainer has learnt, in the form that a daemon can load."""
+"""Writes artifacts: what a trainer has learned, in the form that a daemon can load."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Learnt:
     answers: Answers
     seeds: tuple[int, ...]
     metrics: Mapping[str, float]
-    """How it did on the hand-overs kept for validation."""
+    """How it did on the handovers kept for validation."""
     curves: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """What was measured in the course of the training, by name."""
     weight: NDArray[np.float64] | None = None
@@ -46,7 +46,7 @@ class Learnt:
 def write_artifact(folder: Path, learnt: Learnt, table: Table) -> Path:
     """Write an artifact to ``folder``, whole or not at all; returns it. ``table`` is what it was trained on.
 
-    Raises ``ConfigError`` for a folder that is there already, ``ValueError`` for metrics that are not numbers.
+    Raises ``ConfigError`` for a directory that is there already, ``ValueError`` for metrics that are not numbers.
     """
     refuse_existing(folder)
     if not all(np.isfinite(value) for value in learnt.metrics.values()):

@@ -1,4 +1,4 @@
-"""Monte Carlo on the simulator: what may come, played many times from the queue of this instant."""
+"""Monte Carlo on the simulator: what may come, played many times from the queue of this time."""
 
 from mirage.predictors.lookahead.predictor import Budget, Lookahead
 

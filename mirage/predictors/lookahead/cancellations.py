@@ -1,7 +1,7 @@
 """When people cancel jobs that still wait: a rate by how long they have waited, higher for those who often do.
 
 Piecewise constant hazards by waiting time, times a factor for each user: cancellations seen over those expected
-of everybody, drawn towards 1 by ``PRIOR`` (a gamma prior; Gelman et al., Bayesian Data Analysis, 2.7).
+of all users, drawn towards 1 by ``PRIOR`` (a gamma prior; Gelman et al., Bayesian Data Analysis, 2.7).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ AGES = np.array([0.0, 3_600.0, 6 * 3_600.0, 24 * 3_600.0])
 """From which waiting times on (s) the rate may be another."""
 
 PRIOR = 2.0
-"""Cancellations expected of a user before what is seen counts as much as that of everybody."""
+"""Cancellations expected of a user before what is seen counts as much as that of all users."""
 
 _ENDLESS = 1e12
 

@@ -50,7 +50,7 @@ class Likeness:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """Jobs submitted lately, by submission."""
+    """Jobs submitted recently, by submission."""
 
     now: Seconds
     table: JobTable
@@ -82,7 +82,7 @@ class Past:
 
 
 def _same_service(table: JobTable, observation: Observation) -> NDArray[np.bool_]:
-    """Links of the service itself: that it goes on is known, and not part of the load that comes by itself."""
+    """Links of the service itself: that it continues is known, and not part of the load that comes by itself."""
     request = observation.successor
     users, names = table.user.vocabulary, table.name.vocabulary
     if request.user not in users or request.name not in names:

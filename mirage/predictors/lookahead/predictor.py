@@ -2,8 +2,8 @@
 
 All submit times are tried in the same futures, so that their costs differ by the submit time alone. What holding
 until a later time is worth lies between two figures that the futures give: submitting then whatever has happened
-(open loop: what is learnt meanwhile counts for nothing), and the best time from then on of each future (as if all
-were known). The longer held, the more is learnt: ``LEARNING`` says how fast.
+(open loop: what is learned meanwhile counts for nothing), and the best time from then on of each future (as if all
+were known). The longer held, the more is learned: ``LEARNING`` says how fast.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ LATER = (HOUR // 6, HOUR // 2, 2 * HOUR, 5 * HOUR, 12 * HOUR)
 every time of some hours leads to one start, and only the step to the next look says that holding is free."""
 
 LEARNING = 4 * HOUR
-"""All but 1/e of what perfect foresight would gain is learnt in this time; 1 to 4 hours did as well on LS6 in
+"""All but 1/e of what perfect foresight would gain is learned in this time; 1 to 4 hours did as well on LS6 in
 December and January."""
 
 PAUSE = 0.05
@@ -63,7 +63,7 @@ LONGEST_PAUSE = HOUR // 2
 """Others who submit many jobs at once can use up twenty hours within one."""
 
 AT_ONCE = 6
-"""Predecessors that are looked at for one instant, and more only where a look cannot wait: each takes a tenth of a
+"""Predecessors that are looked at for one time, and more only where a look cannot wait: each takes a tenth of a
 second, and after a start of the daemon all of its chains are due."""
 
 LONGEST_WAIT = 4 * HOUR
@@ -133,7 +133,7 @@ class Lookahead:
         """Expected objectives of submitting now and of the best later time, with the forecast.
 
         The forecast alone where it is clearly too early to submit. Raises ``ValueError`` where too little of the
-        past is known, ``SubmissionRejected`` where the cluster as configured would refuse the successor.
+        past is known, ``SubmissionRejected`` where the cluster as configured would reject the successor.
         """
         now, predecessor = observation.time, observation.predecessor
         if predecessor is None or predecessor.end == ABSENT or predecessor.end <= now:
@@ -153,7 +153,7 @@ class Lookahead:
         return self._weigh(outlook, now, predecessor.end)
 
     def outlook(self, observation: Observation, until: Seconds) -> Outlook:
-        """The futures themselves, up to an instant. Raises as ``predict`` does."""
+        """The futures themselves, up to a time. Raises as ``predict`` does."""
         long = len(observation.snapshot.pending) >= LONG_QUEUE
         return Outlook(observation, self._rough if long else self._resumption, self._seed, until)
 

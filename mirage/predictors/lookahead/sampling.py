@@ -44,7 +44,7 @@ _OWN, _SHARED, _WHETHER, _DAYS, _CANCEL = range(5)
 
 
 class Outlook:
-    """What may come of one observation. Future ``r`` is the same whatever futures are played beside it."""
+    """What may come of one observation. Future ``r`` is the same whatever futures are played next to it."""
 
     def __init__(self, observation: Observation, resumption: Resumption, seed: int, until: Seconds) -> None:
         """No future is played beyond ``until``. Raises ``ValueError`` where too little of the past is known."""

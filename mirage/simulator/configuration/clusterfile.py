@@ -115,11 +115,11 @@ def load_cluster(path_or_preset: str) -> ClusterConfig:
 
 
 def read_cluster(path_or_preset: str) -> tuple[ClusterConfig, tuple[str, ...]]:
-    """The cluster described by a preset's name, a TOML file, a slurm.conf or a folder that holds one.
+    """The cluster described by a preset's name, a TOML file, a slurm.conf or a directory that holds one.
 
     With it, for a slurm.conf, what the simulator does not follow and what was assumed, in sentences.
 
-    A preset's name wins over a file of that name in the current folder (write ``./demo`` for the file).
+    A preset's name wins over a file of that name in the current directory (write ``./demo`` for the file).
     Raises ``ConfigError`` naming the file, the line and the key.
     """
     if path_or_preset in presets():

@@ -56,7 +56,7 @@ def _instant(value: object) -> object:
         return int((value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp())
     if _whole(value):
         return value
-    raise ValueError("expected an instant such as 2023-02-01T12:00:00Z, or seconds since 1970")
+    raise ValueError("expected a time such as 2023-02-01T12:00:00Z, or seconds since 1970")
 
 
 def _memory(value: object) -> object:

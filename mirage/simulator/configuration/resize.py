@@ -42,7 +42,7 @@ def _further(config: ClusterConfig, names: tuple[str, ...], more: int) -> tuple[
         return ()
     last = re.fullmatch(r"(.*?)([0-9]{1,18})", names[-1])
     if last is None:
-        raise _refused(config, f"cannot grow: its last node, {names[-1]}, has no number to go on from")
+        raise _refused(config, f"cannot grow: its last node, {names[-1]}, has no number to continue from")
     first = int(last[2]) + 1
     new = tuple(f"{last[1]}{number:0{len(last[2])}d}" for number in range(first, first + more))
     if taken := set(new) & set(names):

@@ -2,7 +2,7 @@
 
 slurm.conf does not hold everything that shapes a schedule: associations and QOS live in slurmdbd, and releases
 go by different rules. Where ``assoc.txt`` (``sacctmgr -P show assoc``), ``qos.txt`` (``sacctmgr -P show qos``) and
-``version.txt`` (``scontrol --version``) stand beside the file, they are read too. What the file asks for and
+``version.txt`` (``scontrol --version``) stand next to the file, they are read too. What the file asks for and
 the simulator does not do is said in ``unmodelled``; what the file leaves open and this reading had to choose is
 said in ``assumed``. Nothing is dropped in silence.
 """
@@ -54,9 +54,9 @@ class SlurmConfReport:
 
 
 def inspect_slurm_conf(path: str | Path, told: Texts | None = None) -> SlurmConfReport:
-    """Read a slurm.conf and what stands beside it. Raises ``ConfigError`` naming the file, line and key.
+    """Read a slurm.conf and what stands next to it. Raises ``ConfigError`` naming the file, line and key.
 
-    ``told`` are texts by the names of files that stand for those not beside it.
+    ``told`` are texts by the names of files that stand for those not next to it.
     """
     main = Path(path)
     beside: Texts = dict(told or {})
@@ -69,7 +69,7 @@ def inspect_slurm_conf(path: str | Path, told: Texts | None = None) -> SlurmConf
 def read_slurm_conf(
     text: str, file: str, beside: Texts | None = None, include: Include | None = None
 ) -> SlurmConfReport:
-    """As ``inspect_slurm_conf``, from texts; ``beside`` maps the names of the files beside it to theirs."""
+    """As ``inspect_slurm_conf``, from texts; ``beside`` maps the names of the files next to it to theirs."""
     beside = beside or {}
     conf = parse(text, file, include)
     gres = parse(beside[GRES_FILE], GRES_FILE, include) if _uses_gres(conf, beside) else None
@@ -149,13 +149,13 @@ def _assumed(
             yield f"{record.where}: DefaultTime is above MaxTime: ignored, as slurmctld does; jobs get MaxTime."
     if not associations:
         yield (
-            f"{conf.file}: no {ASSOCIATIONS_FILE} beside it: all users have equal shares and no limits "
+            f"{conf.file}: no {ASSOCIATIONS_FILE} next to it: all users have equal shares and no limits "
             f"of their own (sacctmgr -P show assoc > {ASSOCIATIONS_FILE})."
         )
     named = sorted({p.qos for p in parts if p.qos})
     if named and not qos:
         yield (
-            f"{conf.file}: no {QOS_FILE} beside it: the limits of the partitions' QOS ({', '.join(named)}) "
+            f"{conf.file}: no {QOS_FILE} next to it: the limits of the partitions' QOS ({', '.join(named)}) "
             f"are not known (sacctmgr -P show qos > {QOS_FILE})."
         )
 
@@ -163,7 +163,7 @@ def _assumed(
 def _assumed_release(file: str, rules: SlurmRules | None) -> Iterator[str]:
     if rules is None:
         yield (
-            f"{file}: no {VERSION_FILE} beside it that names a release: scheduled by the rules of Slurm "
+            f"{file}: no {VERSION_FILE} next to it that names a release: scheduled by the rules of Slurm "
             f"{OLDEST_RULES} (scontrol --version > {VERSION_FILE})."
         )
 

@@ -48,8 +48,8 @@ _PARTITION: dict[str, tuple[tuple[str, ...], str]] = {
     "AllowAccounts": (("all",), "every account may use them"),
     "AllowGroups": (("all",), "every group may use them"),
     "AllowQos": (("all",), "every QOS may use them"),
-    "DenyAccounts": ((), "no account is refused"),
-    "DenyQos": ((), "no QOS is refused"),
+    "DenyAccounts": ((), "no account is rejected"),
+    "DenyQos": ((), "no QOS is rejected"),
     "AllocNodes": (("all",), "jobs may come from every host"),
     "Alternate": ((), "jobs are not moved to another partition"),
     "ExclusiveUser": (("no",), "users share nodes"),
@@ -178,7 +178,7 @@ def _enforcement(text: ConfText) -> Iterator[str]:
     setting = text.get("enforcepartlimits")
     if setting is None or setting.value.upper() == "NO":
         place = setting.where if setting else f"{text.file}: EnforcePartLimits"
-        yield f"{place}=NO: jobs beyond a partition's limits are refused here; Slurm keeps them waiting."
+        yield f"{place}=NO: jobs beyond a partition's limits are rejected here; Slurm keeps them waiting."
 
 
 def _nodes(text: ConfText) -> Iterator[str]:
@@ -192,7 +192,7 @@ def _nodes(text: ConfText) -> Iterator[str]:
             yield f"NodeName {_list(named)}: State={state.upper()}: {instead}."
     endless = [r.name for r in records if (s := r.get("gres")) and spellings.NOT_CONSUMED in s.value]
     if endless:
-        yield f"NodeName {_list(endless)}: Gres no_consume: left out; jobs that ask for it are refused."
+        yield f"NodeName {_list(endless)}: Gres no_consume: left out; jobs that ask for it are rejected."
     parameters = text.get("selecttypeparameters")
     by_core = parameters is None or "cr_cpu" not in parameters.value.lower()
     threaded = [r.name for r in records if (s := r.get("threadspercore")) and s.value not in ("", "1")]

@@ -176,7 +176,7 @@ def _hopeless(fixed: Fixed, world: World, scratch: Scratch, shapes: int, slot: i
 
 @inlined
 def _fits_now(fixed: Fixed, world: World, scratch: Scratch, slot: int) -> bool:
-    """Whether the job could start now beside what is planned so far."""
+    """Whether the job could start now next to what is planned so far."""
     usable = scratch.bits[0]
     left, _ = plan.window(fixed, world, scratch, slot, world.sim[0].now, usable)
     return (

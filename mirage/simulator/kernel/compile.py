@@ -1,8 +1,8 @@
 """How the kernel's functions are compiled: once per version of the kernel, then read from a cache.
 
 Numba's own cache looks only at the file of each function, not at the functions it calls in other files. So
-the cache lives in a folder named after the whole kernel's text, numba's version and the processor: a changed
-kernel never meets an old cache, and a read-only installation still caches, in the user's cache folder.
+the cache lives in a directory named after the whole kernel's text, numba's version and the CPU: a changed
+kernel never meets an old cache, and a read-only installation still caches, in the user's cache directory.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 
 class Compiler:
-    """Compiles the functions of one kernel: the Python files of one folder, which call no other kernel's."""
+    """Compiles the functions of one kernel: the Python files of one directory, which call no other kernel's."""
 
     def __init__(self, kernel: Path) -> None:
-        """``kernel``: the folder of its files."""
+        """``kernel``: the directory of its files."""
         self._folder = cache_folder(kernel)
 
     def compiled(self, function: F) -> F:

@@ -22,7 +22,7 @@ from mirage.simulator.kernel.layout import (
 
 @inlined
 def next_tick(boot: int, period: int, at: int) -> int:
-    """The first instant from ``at`` on that is whole periods after ``boot``."""
+    """The first time from ``at`` on that is whole periods after ``boot``."""
     return boot + (at - boot + period - 1) // period * period
 
 

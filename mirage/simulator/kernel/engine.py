@@ -1,6 +1,6 @@
 """The event loop: from one thing that is due to the next, never by ticks.
 
-At one instant: jobs end, leave or become eligible; then what was known in advance happens (reservations,
+At one time: jobs end, leave or become eligible; then what was known in advance happens (reservations,
 nodes); then jobs arrive; then the main loop and backfill run if they are due.
 """
 
@@ -66,7 +66,7 @@ def next_time(fixed: Fixed, world: World) -> int:
 
 @compiled
 def _has_space(fixed: Fixed, world: World, record: Record) -> bool:
-    """Whether the tables hold what one more instant may add; the caller grows them otherwise."""
+    """Whether the tables hold what one more time may add; the caller grows them otherwise."""
     sim = world.sim[0]
     arrivals = np.int64(0)
     while sim.next_arrival + arrivals < fixed.arrivals.shape[0] and (
@@ -170,7 +170,7 @@ def _run_schedulers(fixed: Fixed, world: World, scratch: Scratch, record: Record
 
 @compiled
 def _next_review(fixed: Fixed, world: World) -> int:
-    """When the order of the queue may next change while nothing happens: priorities are computed anew."""
+    """When the order of the queue may next change while nothing happens: priorities are computed again."""
     sim, config = world.sim[0], fixed.config[0]
     if sim.pending == 0 or sim.idle == 0 or (config.w_fair_share == 0.0 and sim.cap_time == NEVER):
         return NEVER
@@ -274,7 +274,7 @@ def copy_world(source: World, target: World) -> None:
 
 @compiled
 def place_candidate(fixed: Fixed, world: World, scratch: Scratch, record: Record, candidate: Candidate) -> bool:
-    """Submit a job now and watch it; False if its limits refuse it."""
+    """Submit a job now and watch it; False if its limits reject it."""
     slot = lifecycle.admit(fixed, world, scratch, candidate)
     if slot < 0:
         return False

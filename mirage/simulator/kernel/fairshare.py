@@ -1,7 +1,7 @@
 """Fair share: decayed usage over the account tree, and the factor that it gives each association.
 
 Sources: Slurm's "Classic Fairshare Algorithm" and "Fair Tree Fairshare Algorithm" pages. Usage is kept as a
-value at an instant and a rate, so that decay is exact at any instant and an event costs one walk to the root:
+value at a time and a rate, so that decay is exact at any time and an event costs one walk to the root:
 with decay constant d = ln 2 / half-life, U(t) = U(s) exp(-d (t - s)) + rate (1 - exp(-d (t - s))) / d.
 """
 
@@ -15,7 +15,7 @@ from mirage.simulator.kernel.layout import Fixed, Scratch, World
 
 @compiled
 def _settle(associations: np.ndarray, a: int, at: int, decay: float) -> None:
-    """Bring the usage of association ``a`` up to the instant ``at``."""
+    """Bring the usage of association ``a`` up to the time ``at``."""
     row = associations[a]
     elapsed = at - row.at
     if elapsed > 0:

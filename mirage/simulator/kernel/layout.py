@@ -8,7 +8,7 @@ A state has four parts, told apart by their lifetime:
 * ``Record``: what is written down for the reader (results per trace row, event log).
 
 Tables are numpy structured arrays: compiled code reads ``jobs[s].limit``, Python reads ``jobs["limit"]``.
-Times are seconds; ``NEVER`` stands for an instant that is not known. Node sets are rows of 64-bit words.
+Times are seconds; ``NEVER`` stands for a time that is not known. Node sets are rows of 64-bit words.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ REASONS = (
     "ReqNodeNotAvail",
 )
 
-# Agenda entries, in the order in which those of one instant are handled.
+# Agenda entries, in the order in which those of one time are handled.
 ON_END, ON_CANCEL, ON_BEGIN, ON_DEPENDENCY, ON_NOTICE = range(5)
 
 # Dependency kinds, as domain.DependencyKind.

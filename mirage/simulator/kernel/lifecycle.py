@@ -68,7 +68,7 @@ def free_slot(world: World, slot: int) -> None:
 
 @compiled
 def admit(fixed: Fixed, world: World, scratch: Scratch, candidate: Candidate) -> int:
-    """A slot filled with a job submitted from outside, not yet entered; -1 if a limit refuses the job."""
+    """A slot filled with a job submitted from outside, not yet entered; -1 if a limit rejects the job."""
     sim = world.sim[0]
     queue.before_change(fixed, world, scratch)
     slot = new_slot(world)

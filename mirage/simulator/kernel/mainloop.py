@@ -1,7 +1,7 @@
 """The main scheduling loop (man slurm.conf, SchedulerParameters: default_queue_depth, sched_interval).
 
 Jobs are tried in order of priority. The first job of a partition that does not fit blocks the partition, and
-its nodes for partitions of lower priority; jobs held back by limits block nothing. A job that names all its nodes
+its nodes for partitions of lower priority; jobs held by limits block nothing. A job that names all its nodes
 blocks just these.
 """
 

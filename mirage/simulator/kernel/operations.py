@@ -49,7 +49,7 @@ def submit(
     """Submit a job now; returns its id.
 
     Conditions are rows of (kind, delay, target slot; -1: it has left the queue, then 1 met / 0 never, and from
-    when it is met). -1: a limit on submitted jobs refuses it. Tables must have room.
+    when it is met). -1: a limit on submitted jobs rejects it. Tables must have room.
     """
     sim = world.sim[0]
     slot = lifecycle.admit(fixed, world, scratch, candidate)
@@ -116,7 +116,7 @@ def set_nice(fixed: Fixed, world: World, scratch: Scratch, slot: int, nice: int)
 
 @compiled
 def set_begin(fixed: Fixed, world: World, scratch: Scratch, slot: int, begin: int) -> None:
-    """Change when a pending job may begin; what has passed stands for now. Its eligibility begins anew."""
+    """Change when a pending job may begin; what has passed stands for now. Its eligibility begins again."""
     job, now = world.jobs[slot], world.sim[0].now
     if job.begin == max(begin, now):
         return

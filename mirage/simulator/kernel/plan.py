@@ -28,9 +28,9 @@ def window(
 ) -> tuple[int, int]:
     """Nodes no plan or reservation holds from ``begin`` for the job's limit.
 
-    Returns how many they offer the job (counting no further once they are too few) and the next instant after
+    Returns how many they offer the job (counting no further once they are too few) and the next time after
     ``begin`` from which there may be more of them, 0 if there is none. As in slurmctld that is sought at the ends
-    of the time slots that the job would reach into, of which the one that begins at its last instant is one, and
+    of the time slots that the job would reach into, of which the one that begins at its last time is one, and
     of the slot behind these; since 24.11 it is the end of the one behind that where none of them has more.
     """
     nodes.candidates(fixed, world, slot, usable)

@@ -1,10 +1,10 @@
-"""One pool of processors: first come first served, with or without EASY backfill.
+"""One pool of CPUs: first come first served, with or without EASY backfill.
 
-Convention: at each instant all ends, then all submissions (in the order given), then one pass over the queue.
+Convention: at each time all ends, then all submissions (in the order given), then one pass over the queue.
 The pass starts jobs from the head while they fit. For the first that does not, the shadow time is when enough
-running jobs have reached their requests' ends, and the extra processors are those then left over; a later job
+running jobs have reached their requests' ends, and the extra CPUs are those then left over; a later job
 starts if it fits now and either ends (by its request) no later than the shadow time or takes only extra
-processors. Lifka, "The ANL/IBM SP scheduling system", JSSPP 1995; Mu'alem & Feitelson, TPDS 2001.
+CPUs. Lifka, "The ANL/IBM SP scheduling system", JSSPP 1995; Mu'alem & Feitelson, TPDS 2001.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _remove_planned(planned: np.ndarray, size: int, time: int, procs: int) -> No
 
 @inlined
 def _shadow(planned: np.ndarray, running: int, free: int, need: int) -> tuple[int, int]:
-    """When ``need`` processors will be free by the running jobs' requests, and how many are then left over."""
+    """When ``need`` CPUs will be free by the running jobs' requests, and how many are then left over."""
     available, k, shadow = free, 0, NOTHING
     while available < need:
         available += planned[k, 1]
@@ -97,10 +97,10 @@ def run_pool(
     planned: np.ndarray,
     queue: np.ndarray,
 ) -> None:
-    """Fill ``start`` for ``jobs``: rows of (submit, runtime, request, processors) in order of submission.
+    """Fill ``start`` for ``jobs``: rows of (submit, runtime, request, CPUs) in order of submission.
 
     Work: ``ends`` and ``planned`` of shape (capacity + 1, 2), a heap of (end, job) and a list of (planned end,
-    processors) in order; ``queue`` of shape (jobs,).
+    CPUs) in order; ``queue`` of shape (jobs,).
     """
     n, free, running, waiting, arrived = jobs.shape[0], capacity, 0, 0, 0
     while arrived < n or running > 0:

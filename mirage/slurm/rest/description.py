@@ -27,14 +27,14 @@ _MEMORY = frozenset(("memory_per_node", "memory_per_cpu"))
 """To Slurm they are one number."""
 
 _LEAST_ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
-"""Slurm refuses an empty one."""
+"""Slurm rejects an empty one."""
 
 
 def describe(request: JobRequest, now: Seconds, host: str = "", version: int = NEWEST) -> Record:
     """All that the request asks for. Its fields count more than the script's lines, its options more than both.
 
     ``now`` is what relative begin times among the options are relative to, ``host`` is the one that submits,
-    ``version`` the interface's, which tells what Slurm's own ``sbatch`` would put into the environment.
+    ``version`` the API's, which tells what Slurm's own ``sbatch`` would put into the environment.
     Raises ``SubmissionRejected`` for a request without a batch script, and naming an option that slurmrestd has
     no field for.
     """

@@ -70,12 +70,12 @@ def _is_record(value: object) -> bool:
 
 
 def _node_37(node: Record) -> None:
-    """v0.0.36 has no flags beside a node's state, so a drained node is not told from an idle one."""
+    """v0.0.36 has no flags next to a node's state, so a drained node is not told from an idle one."""
     node["state_flags"] = []
 
 
 def _past_job_38(job: Record) -> None:
-    """Up to v0.0.37 the start that accounting tells is the instant of eligibility; the time it ran is right."""
+    """Up to v0.0.37 the start that accounting tells is the time of eligibility; the time it ran is right."""
     times = dict(_inside(job, "time"))
     end, elapsed, suspended = (whole(times, name) for name in ("end", "elapsed", "suspended"))
     job["time"] = times | {"start": end - elapsed - suspended if end else times.get("start")}
@@ -104,7 +104,7 @@ def _node_39(node: Record) -> None:
 
 
 def _job_40(job: Record) -> None:
-    """Up to v0.0.39 the state is one word, instants are plain, and the exit code is what wait(2) gives."""
+    """Up to v0.0.39 the state is one word, times are plain, and the exit code is what wait(2) gives."""
     job["job_state"] = _one_state(job, "job_state")
     for name in ("submit_time", "eligible_time", "start_time", "end_time"):
         job[name] = set_number(whole(job, name))

@@ -39,7 +39,7 @@ def lower_change(version: int, change: Record) -> Record:
 
 
 def _to_39(description: Record) -> Record:
-    """v0.0.39 has plain instants, and writes generic resources as ``gres:gpu:4`` does."""
+    """v0.0.39 has plain times, and writes generic resources as ``gres:gpu:4`` does."""
     lowered = dict(description)
     if "begin_time" in lowered:
         lowered["begin_time"] = lowered["begin_time"]["number"]

@@ -38,7 +38,7 @@ _MULTIPLY = ("sockets-per-node", "threads-per-core")
 _PLAIN = re.compile(r"[0-9]{1,9}", re.ASCII)
 
 _LAST_GPUS_PER_TASK, _LAST_OPEN_MODE = 39, 41
-"""The newest versions of the interface whose Slurm (23.02, 24.05) has an ``sbatch`` that sets these."""
+"""The newest versions of the API whose Slurm (23.02, 24.05) has an ``sbatch`` that sets these."""
 
 
 def option_variables(request: JobRequest, version: int) -> dict[str, str]:

@@ -174,7 +174,7 @@ def _labels(rows: _Rows) -> QueueLabels:
 def _queued_job(record: Record, user_name: UserName) -> QueuedJob:
     state = job_state(record)
     pending = state is JobState.PENDING
-    ran = not pending and bool(text(record, "nodes"))  # one that never ran has the instant of its end as its start
+    ran = not pending and bool(text(record, "nodes"))  # one that never ran has the time of its end as its start
     job = Job(
         job_id=job_id(record),
         name=text(record, "name"),
@@ -200,7 +200,7 @@ def _queued_job(record: Record, user_name: UserName) -> QueuedJob:
 
 
 def _refused_at_once(job: Job) -> bool:
-    """What remains of a refused submission: the controller keeps a record of a job that never was one."""
+    """What remains of a rejected submission: the controller keeps a record of a job that never was one."""
     no_time = job.start == ABSENT and job.end - job.submit <= 1
     return job.state is JobState.FAILED and job.reason == "BadConstraints" and no_time
 

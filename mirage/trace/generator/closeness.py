@@ -33,7 +33,7 @@ class Closeness:
 
 
 def compare(model_table: JobTable, real_table: JobTable) -> tuple[Closeness, ...]:
-    """The statistics of a generated table beside the real ones; NaN where one of them has none.
+    """The statistics of a generated table next to the real ones; NaN where one of them has none.
 
     Chains are read off starts and ends: for these rows give a generated table that a simulator has played,
     since before that every job starts as it is submitted.
@@ -161,14 +161,14 @@ def _chains(table: JobTable) -> list[tuple[str, float]]:
     broken = gap > 0
     gaps, lateness = gap[broken] / 3600, late[broken] / 3600
     if not broken.any():
-        return [("chains by hand: pairs", float(len(before)))]
+        return [("chains manually: pairs", float(len(before)))]
     return [
-        ("chains by hand: pairs", float(len(before))),
-        ("chains by hand: users", float(len(np.unique(table.user.codes[before])))),
-        ("chains by hand: share of pairs that overlap", float(1 - broken.mean())),
-        ("chains by hand: mean gap of the others, h", float(gaps.mean())),
-        ("chains by hand: median gap, h", float(np.median(gaps))),
-        ("chains by hand: share submitted before the end", float((lateness <= 0).mean())),
-        ("chains by hand: share within 10 min after", float(((lateness > 0) & (lateness <= 1 / 6)).mean())),
-        ("chains by hand: share more than 1 h after", float((lateness > 1).mean())),
+        ("chains manually: pairs", float(len(before))),
+        ("chains manually: users", float(len(np.unique(table.user.codes[before])))),
+        ("chains manually: share of pairs that overlap", float(1 - broken.mean())),
+        ("chains manually: mean gap of the others, h", float(gaps.mean())),
+        ("chains manually: median gap, h", float(np.median(gaps))),
+        ("chains manually: share submitted before the end", float((lateness <= 0).mean())),
+        ("chains manually: share within 10 min after", float(((lateness > 0) & (lateness <= 1 / 6)).mean())),
+        ("chains manually: share more than 1 h after", float((lateness > 1).mean())),
     ]

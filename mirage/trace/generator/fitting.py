@@ -27,7 +27,7 @@ FEWEST_JOBS = 200
 def fit(table: JobTable, name: str, *, nodes: int | None = None) -> WorkloadModel:
     """The statistics of ``table`` (one queue, with limits and real starts and ends) as a model.
 
-    ``nodes`` is the cluster's size; by default the most nodes that were in use at once. Instants may be
+    ``nodes`` is the cluster's size; by default the most nodes that were in use at once. Times may be
     epoch seconds or relative to ``table.origin``. What the table does not have (accounts, exit codes) is
     given plain defaults. Raises ``TraceError`` when the table is too small or has no limits or users.
     """

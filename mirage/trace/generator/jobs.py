@@ -220,5 +220,5 @@ def _exit_codes(model: WorkloadModel, state: NDArray[np.int8], rng: np.random.Ge
 
 
 def starts_and_ends(jobs: DrawnJobs) -> tuple[Int64, Int64]:
-    """Instants for the table: each job that ran starts as it is submitted; the wait is the simulator's."""
+    """Times for the table: each job that ran starts as it is submitted; the wait is the simulator's."""
     return np.where(jobs.ran, jobs.submit, ABSENT), jobs.submit + jobs.stay

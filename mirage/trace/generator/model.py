@@ -3,7 +3,7 @@
 A **batch** is a run of submissions of one series by one user with gaps of at most ``BATCH_GAP``; a
 **series** is one user's jobs of one name, size and limit. Batches arrive as a Poisson process whose rate
 follows the hour of the week, the week and a random factor a day; each belongs to a class of size and
-limit, and either opens a series, returns to an earlier one, or continues a chain by hand.
+limit, and either opens a series, returns to an earlier one, or continues a chain manually.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class Habits:
 
 @dataclass(frozen=True, slots=True)
 class HandChains:
-    """Services longer than the limit, kept going by hand: the user submits the next job around the end."""
+    """Services longer than the limit, kept going manually: the user submits the next job around the end."""
 
     __pydantic_config__: ClassVar = _CLOSED
     min_limit: int

@@ -1,4 +1,4 @@
-"""Finds whom to come back to: what was last used at about a given instant."""
+"""Finds whom to come back to: what was last used at about a given time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NEIGHBOURS = 40
 
 
 class Recency:
-    """Keys in the order of their last use, to find the one last used at about a given instant."""
+    """Keys in the order of their last use, to find the one last used at about a given time."""
 
     def __init__(self) -> None:
         self._times: list[float] = []

@@ -1,4 +1,4 @@
-"""Who submits each batch: it opens a series, returns to an earlier one, or continues a chain by hand."""
+"""Who submits each batch: it opens a series, returns to an earlier one, or continues a chain manually."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class _ClassState:
     series: Recency = field(default_factory=Recency)
     users: Recency = field(default_factory=Recency)
     due: list[tuple[float, int]] = field(default_factory=list)
-    """Heap of (instant, series) of the chain links that users will submit."""
+    """Heap of (time, series) of the chain links that users will submit."""
 
     def next_score(self) -> float:
         """A normal score for a new series; evenly spread over the class's series."""

@@ -112,7 +112,7 @@ class Agents(nn.Module):
         return mean, torch.exp(self.ordering.spread)
 
     def affinities(self, asked: Asked) -> Affinities:
-        """The distributions of the affinities and of the patience."""
+        """The distributions of the affinities and of the timeout."""
         count = asked.mask.shape[1]
         mean, labels, likeness, patience = self.placement(asked.task, asked.node, asked.pair)
         own = torch.exp(2 * self.placement.own_spread) * torch.eye(mean.shape[-1])

@@ -1,4 +1,4 @@
-"""A whole training of DAS's agents: sets of tasks are drawn, played, learnt from; the best agents are kept."""
+"""A whole training of DAS's agents: sets of tasks are drawn, played, learned from; the best agents are kept."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 VALIDATION_FROM, TRAINING_FROM, SEEDS_EACH = 500_000, 1_000_000, 100_000
-"""Seeds of the sets of tasks: below the first nothing is ever learnt from, so comparisons take those."""
+"""Seeds of the sets of tasks: below the first nothing is ever learned from, so comparisons take those."""
 
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What is taught."""
+    """What is trained."""
 
     mixes: tuple[str, ...]
     """Files; sets are drawn from each in turn."""
@@ -64,11 +64,11 @@ class Report:
     number: int
     measured: dict[str, float]
     validation: float | None
-    """Mean JCT by that of the agents before they learnt anything, in the mean over the mixes."""
+    """Mean JCT by that of the agents before they learned anything, in the mean over the mixes."""
 
 
 class Training:
-    """A course under way. Its state can be kept in a file, and be gone on from."""
+    """A course in progress. Its state can be kept in a file, and be gone on from."""
 
     def __init__(self, course: Course) -> None:
         """Raises as ``read_source`` does, ``ConfigError`` for a course without mixes."""
@@ -102,7 +102,7 @@ class Training:
         return np.array(found)
 
     def write(self, folder: Path) -> Path:
-        """Keep the best agents as an artifact. Raises ``ConfigError`` for a folder that is there already."""
+        """Keep the best agents as an artifact. Raises ``ConfigError`` for a directory that is there already."""
         self.agents.load_state_dict(self.best_state)
         after = self.validate()
         metrics = {"validation_jct_by_untrained": self.best}
@@ -126,7 +126,7 @@ class Training:
         write_state(path, self.course, state)
 
     def resume(self, path: Path) -> None:
-        """Go on from a state. Raises ``ConfigError`` where it is of another course, or cannot be read."""
+        """Continue from a state. Raises ``ConfigError`` where it is of another course, or cannot be read."""
         state = read_state(path, self.course)
         self.agents.load_state_dict(state["agents"])
         self.learner.actors.load_state_dict(state["actors"])

@@ -1,6 +1,6 @@
 """MAPPO: both agents learn from what they did together, judged by one critic (Yu et al., NeurIPS 2022).
 
-The paper's critic is a Q of both agents' actions, learnt by temporal differences; ours is a V of the whole state,
+The paper's critic is a Q of both agents' actions, learned by temporal differences; ours is a V of the whole state,
 as MAPPO's is, and lambda-returns are its temporal differences: with lists of any length and continuous actions of
 both agents a Q would have to learn the simulator as well. Scores are independent given what is seen, so each
 task's is clipped by itself: the ratio of a hundred tasks' joint densities is never near 1.
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Learning:
-    """How is learnt."""
+    """How is learned."""
 
     rate: float = 3e-3
     critic_rate: float = 2e-3
@@ -40,7 +40,7 @@ class Learning:
     smoothing: float = 0.95
     epochs: int = 2
     share: float = 0.5
-    """Of the steps, drawn anew, that an epoch learns from: neighbouring steps tell much the same."""
+    """Of the steps, drawn again, that an epoch learns from: neighbouring steps tell much the same."""
     batch: int = 512
     norm: float = 1.0
     """Gradients are cut to this."""

@@ -1,4 +1,4 @@
-"""The networks of the two agents and their critic. Tensors are batches (B) of instants, padded and masked."""
+"""The networks of the two agents and their critic. Tensors are batches (B) of times, padded and masked."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Positions(nn.Module):
 
 
 class OrderingNet(nn.Module):
-    """Mean priority scores: linear in what good rules of thumb look at, and what is learnt to correct that."""
+    """Mean priority scores: linear in what good rules of thumb look at, and what is learned to correct that."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -131,7 +131,7 @@ BASE_SCORE = (1.0, 0.0, 0.0, -0.6)
 
 
 class PlacementNet(nn.Module):
-    """What the process needs of each task and machine: mean, labels, likeness; and each task's patience."""
+    """What the process needs of each task and machine: mean, labels, likeness; and each task's timeout."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -154,7 +154,7 @@ class PlacementNet(nn.Module):
         self.patience_spread = nn.Parameter(torch.tensor(math.log(0.1)))
 
     def forward(self, task: Tensor, node: Tensor, pair: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Means (B, J, N), labels (B, J, N, C), likenesses (B, J, N, d), patience (B, J)."""
+        """Means (B, J, N), labels (B, J, N, C), likenesses (B, J, N, d), timeout (B, J)."""
         met = self.task(task).unsqueeze(2) + self.node(node).unsqueeze(1) + self.pair(pair)
         mixed = self.mixed(met)
         # Of unit size, so that the amplitude alone says how large affinities are.
@@ -166,13 +166,14 @@ class PlacementNet(nn.Module):
 
 
 PATIENCE = -0.15
-"""How the patience begins: what costs 16 % more than the undisturbed run, or is spread in vain, is not taken."""
+"""How the timeout begins: what costs 16 % more than the undisturbed run, or is spread without success, is not
+taken."""
 
 
 class Critic(nn.Module):
-    """What is still to come, from the whole state: tasks and machines pooled, and how the set of tasks goes on.
+    """What is still to come, from the whole state: tasks and machines pooled, and how the set of tasks continues.
 
-    What the same set cost from that instant on when others played it is its starting point; it learns the rest.
+    What the same set cost from that time on when others played it is its starting point; it learns the rest.
     """
 
     def __init__(self, width: int) -> None:

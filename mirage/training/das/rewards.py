@@ -6,7 +6,7 @@ demand; the sum is divided by their number. What C_i is, and in which units fee 
 - fee and JCT are by those of the task alone at reference speed without waiting: each term is at most 1;
 - the charge for those left is for time: between two decisions C_i n_i is the time that task i was in the pool, by
   the mean JCT of the set of tasks, whether it waits or runs. So the charges of an episode add up to the mean JCT,
-  the figure that is compared, and a task that is made slow goes on costing;
+  the figure that is compared, and a task that is made slow continues costing;
 - both are divided by the number of tasks in the set, which no decision changes.
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Float64 = NDArray[np.float64]
 
 BONUS = 0.1
-"""How much the term of scheduled tasks weighs beside the charge for time, alpha = 1."""
+"""How much the term of scheduled tasks weighs next to the charge for time, alpha = 1."""
 
 
 def rewards(episode: Episode, unit: float) -> Float64:
@@ -48,7 +48,7 @@ def _worth(outcome: Outcome) -> Float64:
 
 
 def time_to_go(outcome: Outcome, times: Float64) -> Float64:
-    """Task-seconds in the pool from each instant on, those of tasks still to come included."""
+    """Task-seconds in the pool from each time on, those of tasks still to come included."""
     begins = np.maximum(outcome.tasks.submit[:, None], np.minimum(times, outcome.end.max())[None, :])
     return np.asarray(np.maximum(outcome.end[:, None] - begins, 0.0).sum(axis=0))
 
@@ -56,7 +56,7 @@ def time_to_go(outcome: Outcome, times: Float64) -> Float64:
 def group_features(group: Sequence[Episode], unit: float) -> list[Float64]:
     """For each episode of one set of tasks (steps, 4), by which the critic need not guess what the set is like:
 
-    the mean task-time to go of the group at that instant; and how the episode stands against the group in tasks
+    the mean task-time to go of the group at that time; and how the episode stands against the group in tasks
     present, seconds left, and device-seconds left.
     """
     count = len(group[0].outcome.tasks)
@@ -75,7 +75,7 @@ def group_features(group: Sequence[Episode], unit: float) -> list[Float64]:
 
 
 def _curve(episode: Episode) -> Float64:
-    """(steps, 3): instant, seconds and device-seconds left of tasks that are in the pool."""
+    """(steps, 3): time, seconds and device-seconds left of tasks that are in the pool."""
     rows = []
     for step in episode.steps:
         left = np.exp(step.sight.base[:, 0])

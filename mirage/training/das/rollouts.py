@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Float32 = NDArray[np.float32]
 
 MOST = 24
-"""How many tasks the placement agent considers at one instant while it explores; all where it does not."""
+"""How many tasks the placement agent considers at one time while it explores; all where it does not."""
 NEAR = 3.0
 """Standard deviations beyond the last task considered within which another's score could have mattered."""
 
@@ -76,7 +76,7 @@ def play(pools: Sequence[SimulatedPool], agents: Agents, rng: torch.Generator | 
 
 
 def _to_decision(pool: SimulatedPool) -> bool:
-    """Go on to where something waits and something is free; False when all is done."""
+    """Continue to where something waits and something is free; False when all is done."""
     while pool.advance():
         view = pool.view()
         if len(view.pending) and view.free.max() > 0:

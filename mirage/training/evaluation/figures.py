@@ -1,4 +1,4 @@
-"""What an evaluation says of each method on each setting: means over hand-overs and seeds, with their spread."""
+"""What an evaluation says of each method on each setting: means over handovers and seeds, with their spread."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 
 HOUR = 3_600
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
-"""At which forecasts are scored; a forecast of one instant is taken for every level's."""
+"""At which forecasts are scored; a forecast of one time is taken for every level's."""
 
 ENDS = (0.1, 0.9)
 """Levels between which four of five waits should lie."""
@@ -33,7 +33,7 @@ ENDS = (0.1, 0.9)
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A mean over seeds with its interval over hand-overs, and the least and greatest seed."""
+    """A mean over seeds with its interval over handovers, and the least and greatest seed."""
 
     mean: Estimate
     least: float
@@ -46,9 +46,9 @@ class Calibration:
 
     asked: int
     answered: int
-    """Of those asked; the others were refused or are no forecasts."""
+    """Of those asked; the others were rejected or are no forecasts."""
     coverage: float | None
-    """Share of waits within P10 and P90; ``None`` for forecasts of one instant."""
+    """Share of waits within P10 and P90; ``None`` for forecasts of one time."""
     pinball: float
     """Mean quantile loss over ``LEVELS`` in hours (Koenker & Bassett, Econometrica 46, 1978)."""
     error_median: float
@@ -78,13 +78,13 @@ class Row:
     regret: Spread | None
     """Mean |x| above the oracle's; ``None`` without an oracle."""
     calibration: Calibration | None
-    """``None`` for methods that foresee no waits."""
+    """``None`` for methods that predict no waits."""
     decision_ms: float
     """Mean time of a prediction."""
     training_s: float | None
     """Mean time of a training; ``None`` where nothing is trained, or it was not written down."""
     troubles: int
-    """Hand-overs in whose course something went wrong."""
+    """Handovers in whose course something went wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +93,14 @@ class Figures:
 
     rows: tuple[Row, ...]
     left_out: tuple[tuple[Setting, int], ...]
-    """Episodes left out because some method has no hand-over in them, where there are any."""
+    """Episodes left out because some method has no handover in them, where there are any."""
     resampling: Resampling
     block_episodes: int
     """Consecutive episodes drawn together for the intervals."""
 
 
 def figures_of(found: Sequence[Found], how: Resampling | None = None) -> Figures:
-    """The figures of what is finished: methods of a setting on the hand-overs that all of them have."""
+    """The figures of what is finished: methods of a setting on the handovers that all of them have."""
     how = how or Resampling()
     settings = tuple(dict.fromkeys(one.setting for one in found))
     panels = [_Panel([one for one in found if one.setting == setting], how) for setting in settings]
@@ -113,7 +113,7 @@ def figures_of(found: Sequence[Found], how: Resampling | None = None) -> Figures
 
 
 class _Panel:
-    """One setting: every run on the same hand-overs."""
+    """One setting: every run on the same handovers."""
 
     def __init__(self, found: Sequence[Found], how: Resampling) -> None:
         self.setting = found[0].setting
@@ -165,7 +165,7 @@ class _Panel:
     def _spread(
         self, values: Floats | NDArray[np.bool_], tell: Callable[[Floats], Floats] = lambda mean: mean
     ) -> Spread:
-        """A statistic that ``tell`` makes of weighted means of values, shape (seeds, hand-overs)."""
+        """A statistic that ``tell`` makes of weighted means of values, shape (seeds, handovers)."""
         seeds = [
             float(tell(weighted_mean(one, self._weights[:1]))[0]) for one in np.asarray(values, dtype=np.float64)
         ]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mirage.training.evaluation.plan import EvaluationPlan, Run
 
 TOOK = "took.json"
-"""Beside the models of a predictor: how many seconds each training took."""
+"""Next to the models of a predictor: how many seconds each training took."""
 _TOOK = reader_of(dict[str, float])
 
 
@@ -78,7 +78,7 @@ class TrainedModels:
     def learned(self, run: Run, say: Callable[[str], None]) -> Learned:
         """The models of one method and seed. ``say`` is told what takes time.
 
-        Raises ``ConfigError`` for spans that teach nothing, ``ArtifactMismatch`` for a model that was damaged.
+        Raises ``ConfigError`` for spans that train nothing, ``ArtifactMismatch`` for a model that was damaged.
         """
         return Learned(tuple((name, self._model(name, run.seed, say)) for name in run.method.taught))
 
@@ -109,7 +109,7 @@ class TrainedModels:
     def _table(self, size: int, say: Callable[[str], None]) -> Table:
         config = with_nodes(self._cluster, size) if size != self._cluster.node_count else self._cluster
         plan, features = self._plan.tables, schema(self._plan.schema)
-        if size != self._cluster.node_count:  # a smaller cluster only teaches, and its queues are slow to simulate
+        if size != self._cluster.node_count:  # a smaller cluster only trains, and its queues are slow to simulate
             plan = replace(plan, end=self._plan.validate_from)
         mark = mark_of(asdict(plan) | self._origin(config) | {"schema": features.hash})
         name = f"{config.name}-{size}-nodes-{features.name}-{mark}"
@@ -124,7 +124,7 @@ class TrainedModels:
         )
 
     def _mark(self) -> str:
-        """Of all that a model depends on, beside its name, its seed and the code."""
+        """Of all that a model depends on, next to its name, its seed and the code."""
         plan = self._plan
         spans = {"first": plan.train_from, "validate": plan.validate_from, "end": plan.test_from}
         taught = {"sizes": plan.teach_sizes, "schema": schema(plan.schema).hash}

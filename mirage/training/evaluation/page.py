@@ -35,7 +35,7 @@ def _section(title: str, rows: list[Row]) -> str:
     heads = "".join(f"<th>{escape(column.heading)}</th>" for column in COLUMNS)
     lines = "".join(f"<tr><th>{escape(row.method.label)}</th>{_cells(row)}</tr>" for row in rows)
     table = f"<table><thead><tr><th>method</th>{heads}</tr></thead><tbody>{lines}</tbody></table>"
-    return f"<h2>{escape(title)} ({rows[0].hand_overs} hand-overs)</h2><div>{table}</div>"
+    return f"<h2>{escape(title)} ({rows[0].hand_overs} handovers)</h2><div>{table}</div>"
 
 
 def _cells(row: Row) -> str:

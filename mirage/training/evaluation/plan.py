@@ -1,4 +1,4 @@
-"""What is compared: methods, clusters, sizes, and the spans that teach, choose and test."""
+"""What is compared: methods, clusters, sizes, and the spans that train, choose and test."""
 
 from __future__ import annotations
 
@@ -75,16 +75,16 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationPlan:
-    """All that figures depend on beside the trace and the cluster. Instants and times in seconds."""
+    """All that figures depend on next to the trace and the cluster. Times and times in seconds."""
 
     methods: tuple[Method, ...]
     settings: tuple[Setting, ...]
     train_from: Seconds
-    """First hand-over that is learnt from."""
+    """First handover that is learned from."""
     validate_from: Seconds
-    """Hand-overs from here on choose."""
+    """Handovers from here on choose."""
     test_from: Seconds
-    """First episode; nothing that happens later is learnt from."""
+    """First episode; nothing that happens later is learned from."""
     test_to: Seconds
     """No episode starts after this."""
     limit: Seconds = 48 * 3_600
@@ -92,16 +92,16 @@ class EvaluationPlan:
     every: Seconds = 4 * 3_600
     """Between episodes."""
     teach_every: Seconds = 4 * 3_600
-    """Between hand-overs that are learnt from."""
+    """Between handovers that are learned from."""
     grid: Seconds = 30 * 60
-    """Between submit times that are learnt from."""
+    """Between submit times that are learned from."""
     teach_sizes: tuple[int, ...] = ()
-    """Sizes of the cluster, beside its own, whose hand-overs before ``validate_from`` teach as well."""
+    """Sizes of the cluster, next to its own, whose handovers before ``validate_from`` train as well."""
     partition: str = ""
     schema: str = "v2"
 
     def check(self, trace: JobTable) -> None:
-        """Raise ``ConfigError`` for a plan that cannot be carried out on this trace."""
+        """Raise ``ConfigError`` for a plan that cannot be executed on this trace."""
         if not self.methods or not self.settings:
             raise ConfigError("--methods", "there is nothing to compare")
         for setting in self.settings:
@@ -125,18 +125,18 @@ class EvaluationPlan:
         if self.train_from < first + LENGTH * SPACING:
             raise ConfigError(
                 "--train-from",
-                f"{spell_instant(self.train_from)} leaves no day of the queue before the first hand-over: the "
+                f"{spell_instant(self.train_from)} leaves no day of the queue before the first handover: the "
                 f"trace begins at {spell_instant(first)}",
             )
 
     @property
     def lessons(self) -> Lessons:
-        """The split by time. Raises ``ConfigError`` for instants that do not ascend."""
+        """The split by time. Raises ``ConfigError`` for times that do not ascend."""
         return Lessons(self.train_from, self.validate_from, self.test_from)
 
     @property
     def tables(self) -> TablePlan:
-        """The hand-overs that are learnt from."""
+        """The handovers that are learned from."""
         sizes = tuple(sorted({setting.nodes for setting in self.settings}))
         return TablePlan(
             self.train_from, self.test_from, sizes, self.limit, self.teach_every, self.grid, self.partition
@@ -166,7 +166,7 @@ def parts_of(name: str) -> tuple[str, ...]:
 def methods_of(
     names: tuple[str, ...], learned: frozenset[str], seeds: int, errors: tuple[str, ...]
 ) -> list[Method]:
-    """A method for each name, and the look-ahead once more for each error.
+    """A method for each name, and the look-ahead again for each error.
 
     ``learned``: which of the names and of the ensembles' members are trained. Raises ``ConfigError`` for a name
     said twice, and for errors without a look-ahead.

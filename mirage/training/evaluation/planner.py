@@ -91,7 +91,7 @@ class MonthOld:
 
 
 def aged(history: JobTable, now: Seconds) -> JobTable:
-    """What was known of jobs ``MONTH`` before ``now``, every instant moved by as much towards ``now``."""
+    """What was known of jobs ``MONTH`` before ``now``, every time moved by as much towards ``now``."""
     then = now - MONTH
     known = history.take(history.submit <= then)
     started = (known.start != ABSENT) & (known.start <= then)

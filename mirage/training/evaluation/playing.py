@@ -1,4 +1,4 @@
-"""Episodes played by one method after the other, with a note of what each foresaw and how long it thought."""
+"""Episodes played by one method after the other, with a note of what each predicted and how long it thought."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ PROBES = tuple(hours * HOUR for hours in (36, 24, 12, 6, 3))
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What was foreseen of a job submitted at one instant, and what the simulation then gave."""
+    """What was predicted of a job submitted at one time, and what the simulation then gave."""
 
     lead: Seconds
     """Before the predecessor's end."""
     levels: tuple[float, ...]
-    """Empty: there was no forecast, because the method has none or refused to answer."""
+    """Empty: there was no forecast, because the method has none or rejected to answer."""
     waits: tuple[float, ...]
     """Seconds, one a level."""
     wait: Seconds
@@ -54,7 +54,7 @@ class Played:
     start: Seconds
     """When the predecessor was submitted."""
     predecessor_end: Seconds | None
-    """``None``: there was no hand-over, and the troubles say why."""
+    """``None``: there was no handover, and the troubles say why."""
     successor_submit: Seconds | None
     successor_start: Seconds | None
     asked: int
@@ -102,7 +102,7 @@ def play_episodes(
 ) -> Iterator[tuple[Played, ...]]:
     """The episodes of these numbers (ascending), each by every actor, in their order.
 
-    Raises ``SubmissionRejected`` where the cluster refuses the service's job.
+    Raises ``SubmissionRejected`` where the cluster rejects the service's job.
     """
     background = Background(trace, cluster, watched=any(actor.wants.window for actor in actors))
     starts = plan.episode_starts()
@@ -142,7 +142,7 @@ def _play(
 
 
 def _foreseen(opening: Opening, plan: ReplayPlan, actors: Sequence[Actor]) -> list[tuple[Forecast, ...]]:
-    """What every actor foresees at ``PROBES``; nothing of those that do not foresee waits."""
+    """What every actor predicts at ``PROBES``; nothing of those that do not predict waits."""
     asked = [actor for actor in actors if actor.foresees]
     found: dict[str, list[Forecast]] = {actor.label: [] for actor in actors}
     for probe in _probes(opening, plan, asked) if asked else ():
@@ -156,7 +156,7 @@ def _foreseen(opening: Opening, plan: ReplayPlan, actors: Sequence[Actor]) -> li
 
 @dataclass(frozen=True, slots=True)
 class _Probe:
-    """One instant of the predecessor's run at which a forecast is asked for."""
+    """One time of the predecessor's run at which a forecast is asked for."""
 
     lead: Seconds
     """Before the predecessor's end."""
@@ -173,7 +173,7 @@ class _Probe:
 
 
 def _probes(opening: Opening, plan: ReplayPlan, actors: Sequence[Actor]) -> Iterator[_Probe]:
-    """Seen as the control loop sees it, on one copy that goes on from probe to probe."""
+    """Seen as the control loop sees it, on one copy that continues from probe to probe."""
     chain, first = plan.chain(), opening.cluster.now()
     own, request, end = chain.link_request(1), chain.link_request(2), first + plan.limit
     times = np.array([end - lead for lead in PROBES if end - lead > first], dtype=np.int64)
@@ -203,7 +203,7 @@ def _watched(
 
 
 def _forecast(predictor: Predictor, observation: Observation) -> WaitForecast | None:
-    """``None`` where it has none: scores of actions, or an observation that it refuses."""
+    """``None`` where it has none: scores of actions, or an observation that it rejects."""
     try:
         prediction = predictor.predict(observation)
     except Exception:  # as in the control loop, which writes it down

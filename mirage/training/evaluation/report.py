@@ -121,12 +121,12 @@ def describe(plan: EvaluationPlan, figures: Figures) -> tuple[str, ...]:
     ]
     if any(row.seeds for row in figures.rows):
         sentences.append(
-            f"What is learned knows nothing after {instant(plan.test_from)}: taught by hand-overs from "
+            f"What is learned knows nothing after {instant(plan.test_from)}: trained by handovers from "
             f"{instant(plan.train_from)}, chosen by those from {instant(plan.validate_from)}; means over seeds 0 "
             f"to {max(row.seeds for row in figures.rows) - 1}, which count as one in the intervals."
         )
     sentences += [
-        f"{title_of(setting)}: {plural(count, 'episode')} left out, in which some method has no hand-over."
+        f"{title_of(setting)}: {plural(count, 'episode')} left out, in which some method has no handover."
         for setting, count in figures.left_out
     ]
     sentences += [
@@ -154,7 +154,7 @@ def evaluation_tables(figures: Figures, width: int) -> Iterator[Table]:
     columns = [column for column in COLUMNS if column.essential or width >= FULL_WIDTH]
     for setting, rows in sections(figures):
         table = Table(
-            box=SIMPLE_HEAD, padding=(0, 1, 0, 0), title=f"{title_of(setting)} ({rows[0].hand_overs} hand-overs)"
+            box=SIMPLE_HEAD, padding=(0, 1, 0, 0), title=f"{title_of(setting)} ({rows[0].hand_overs} handovers)"
         )
         table.add_column("method")
         for column in columns:
@@ -175,7 +175,7 @@ def markdown(plan: EvaluationPlan, figures: Figures) -> str:
     """Tables to be put into a page, and below them what they mean."""
     lines: list[str] = []
     for setting, rows in sections(figures):
-        lines += [f"**{title_of(setting)}** ({rows[0].hand_overs} hand-overs)", ""]
+        lines += [f"**{title_of(setting)}** ({rows[0].hand_overs} handovers)", ""]
         lines += ["| method | " + " | ".join(column.heading.replace("|", "\\|") for column in COLUMNS) + " |"]
         lines += ["|---" * (1 + len(COLUMNS)) + "|"]
         lines += [_line(row) for row in rows] + [""]

@@ -1,7 +1,7 @@
-"""The folder of an evaluation: what has been played is kept, under a mark of all that it depends on.
+"""The directory of an evaluation: what has been played is kept, under a mark of all that it depends on.
 
 ``played/SETTING/RUN-MARK/PART.json``. Whatever changes the mark (another span, cluster, trace, model) is played
-anew beside what is there; whatever leaves it alone is found again.
+again next to what is there; whatever leaves it alone is found again.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class Cell:
     setting: Setting
     run: Run
     circumstances: tuple[tuple[str, object], ...]
-    """Everything that its outcomes depend on, beside the code."""
+    """Everything that its outcomes depend on, next to the code."""
 
     @property
     def place(self) -> Path:
-        """Its folder, relative to the evaluation's."""
+        """Its directory, relative to the evaluation's."""
         mark = mark_of(dict(self.circumstances) | {"format": FORMAT, "probes": PROBES})
         setting = f"{self.setting.cluster_nodes}-nodes-{self.setting.nodes}"
         return Path("played") / setting / f"{quote(self.run.label, safe='')}-{mark}"
@@ -69,7 +69,7 @@ def write_part(folder: Path, cell: Cell, episodes: Sequence[Played]) -> None:
 
 
 def write_result(path: Path, text: str) -> None:
-    """Write a file, in a folder that is made where it is missing, so that nobody ever sees half of it."""
+    """Write a file, in a directory that is made where it is missing, so that nobody ever sees half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_anew(path, text.encode())
 

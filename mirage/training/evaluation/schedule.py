@@ -1,4 +1,4 @@
-"""Carries out an evaluation: trains, plays what is missing in several processes, and reports as it goes."""
+"""Executes an evaluation: trains, plays what is missing in several processes, and reports as it goes."""
 
 from __future__ import annotations
 
@@ -77,12 +77,12 @@ def learned_names(names: Sequence[str]) -> frozenset[str]:
 
 
 class Evaluation:
-    """One comparison in one folder."""
+    """One comparison in one directory."""
 
     def __init__(
         self, trace: JobTable, cluster: ClusterConfig, plan: EvaluationPlan, folder: Path, workers: int = 1
     ) -> None:
-        """Raises ``ConfigError`` for what could not be carried out, before anything is."""
+        """Raises ``ConfigError`` for what could not be executed, before anything is."""
         plan.check(trace)
         self._trace, self._plan, self._folder = trace, plan, folder
         self._workers = workers
@@ -106,7 +106,7 @@ class Evaluation:
     ) -> list[Found]:
         """Everything that each run made of each setting, in the plan's order.
 
-        What is in the folder already is taken from there. ``say`` is told what is being done, ``show`` is given
+        What is in the directory already is taken from there. ``say`` is told what is being done, ``show`` is given
         what is finished whenever that is more than before.
         """
         finished: list[Found] = []

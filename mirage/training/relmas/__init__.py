@@ -1,1 +1,1 @@
-"""How the agents that answer requests are taught. Needs torch."""
+"""How the agents that answer requests are trained. Needs torch."""

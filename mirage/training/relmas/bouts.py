@@ -1,4 +1,4 @@
-"""One system under way, period by period, beside a twin that is played by constants alone."""
+"""One system in progress, period by period, next to a twin that is played by constants alone."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ REWARDS = {"relmas": relmas_reward, "odra": odra_reward}
 class Bout:
     """What is gained is told against the twin: what comes by chance comes to both.
 
-    The twin starts anew from the same state whenever ``pair`` is called; without it gains are not compared.
+    The twin starts again from the same state whenever ``pair`` is called; without it gains are not compared.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Bout:
         return self._constants[sight.model]
 
     def pair(self) -> None:
-        """Let constants go on alone, from here, beside."""
+        """Let constants continue alone, from here, next to."""
         self._twin = self.system.copy()
         self._twins_tally = self._tally
         if not self.over:

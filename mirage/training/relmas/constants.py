@@ -60,7 +60,7 @@ def search(
 
 
 def _evolve(worths: Worths, mean: Float64, generations: int, first: int) -> Float64:
-    """The mean of the last generation. Each has other workloads, so that none is learnt by heart."""
+    """The mean of the last generation. Each has other workloads, so that none is learned by heart."""
     strategy = CMA(mean, STEP, bounds=np.tile([-1.0, 1.0], (len(mean), 1)), seed=first)
     for number in range(generations):
         seeds = range(first + number * PLAYED, first + (number + 1) * PLAYED)

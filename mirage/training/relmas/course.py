@@ -1,4 +1,4 @@
-"""A whole training: the matcher is set, workloads are drawn, played and learnt from; the best actor is kept."""
+"""A whole training: the matcher is set, workloads are drawn, played and learned from; the best actor is kept."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
     from mirage.allocation.inference.outcome import SystemFigures
 
 VALIDATION_FROM, TRAINING_FROM, SEEDS_EACH = 500_000, 1_000_000, 100_000
-"""Seeds of workloads: below the first nothing is ever learnt from, so figures are taken there."""
+"""Seeds of workloads: below the first nothing is ever learned from, so figures are taken there."""
 
 TRIED = {"thrift": (8.0, 24.0), "margin": (0.1, 0.3), "density": (1.0,), "holding": (1.5,), "leaving": (0.8,)}
-"""What is tried beside the default when the matcher is set, one after the other."""
+"""What is tried next to the default when the matcher is set, one after the other."""
 TRIED_ON = 12
 """Workloads of each scenario."""
 
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What is taught."""
+    """What is trained."""
 
     plugin: str
     """``relmas`` or ``odra``."""
@@ -61,7 +61,7 @@ class Course:
     lasting: int = 30
     """Stretches after which a system is replaced by another."""
     batches: int = 4
-    """Learnt from in a round."""
+    """Learned from in a round."""
     every: int = 15
     """Rounds between validations."""
     seconds: float = 5.0
@@ -105,7 +105,7 @@ class Report:
 
 
 class Training:
-    """A course under way. Its state can be kept in a file, and be gone on from."""
+    """A course in progress. Its state can be kept in a file, and be gone on from."""
 
     def __init__(self, course: Course) -> None:
         """Raises ``ConfigError`` for a course without scenarios, or what these have wrong."""
@@ -170,7 +170,7 @@ class Training:
         return search(worths, used, _shape_of(stage), self.course.searched, first)
 
     def imitate(self) -> float:
-        """Teach the actor to say what the constants of all scenarios say; what was missed."""
+        """Train the actor to say what the constants of all scenarios say; what was missed."""
         bouts = [self._bout() for _ in range(self.course.shown) for _ in self.stages]
         examples = examples_of(bouts, int(self.course.seconds / self.course.period))
         missed = imitate(self.learner.actor, examples, self.course.imitated, self.drawn)
@@ -218,7 +218,7 @@ class Training:
         return found
 
     def write(self, folder: Path) -> Path:
-        """Keep the best actor as an artifact. Raises ``ConfigError`` for a folder that is there already."""
+        """Keep the best actor as an artifact. Raises ``ConfigError`` for a directory that is there already."""
         self.learner.actor.load_state_dict(self.best_state)
         taught = asdict(self.course) | {"curve": self.curve, "done": self.done}
         taught["constants"] = {name: found.tolist() for name, found in self.constants.items()}
@@ -231,7 +231,7 @@ class Training:
         return seconds_of(LearnedPolicy("", self.matching, Graph(graph, Path())), stage.costs, stage.system)
 
     def save(self, path: Path) -> None:
-        """Write the state, whole or not at all. What was being played and replayed is drawn anew afterwards."""
+        """Write the state, whole or not at all. What was being played and replayed is drawn again afterwards."""
         learner = self.learner
         state = {
             "parts": [part.state_dict() for part in _parts(learner)],
@@ -249,7 +249,7 @@ class Training:
         write_state(path, self.course, state)
 
     def resume(self, path: Path) -> None:
-        """Go on from a state. Raises ``ConfigError`` where it is of another course, or cannot be read."""
+        """Continue from a state. Raises ``ConfigError`` where it is of another course, or cannot be read."""
         state = read_state(path, self.course)
         for part, kept in zip(_parts(self.learner), state["parts"], strict=True):
             part.load_state_dict(kept)

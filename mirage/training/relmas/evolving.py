@@ -32,7 +32,7 @@ class Evolution:
         self._optimiser = torch.optim.Adam(parameters, lr=rate)
 
     def improve(self, bouts: Sequence[Bout], stretch: int, rng: torch.Generator) -> float:
-        """Play each beside its opposite for a stretch, and go where it was better; how much they differ."""
+        """Play each next to its opposite for a stretch, and go where it was better; how much they differ."""
         one = drawn_shift(self._actor, len(bouts), self._spread, rng)
         pairs = [*bouts, *(bout.copy() for bout in bouts)]
         shift = Shift(*(torch.cat([part, -part]) for part in one))

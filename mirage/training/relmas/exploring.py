@@ -31,7 +31,7 @@ def explore(
     noise: tuple[float, float],
     rng: torch.Generator,
 ) -> list[Lesson]:
-    """Play each for a stretch of periods, its own disturbance kept through it; what is to be learnt from that.
+    """Play each for a stretch of periods, its own disturbance kept through it; what is to be learned from that.
 
     ``noise``: standard deviations of what is added to weights, and to each number.
     """

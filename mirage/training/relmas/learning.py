@@ -3,7 +3,7 @@
 Taken over: actor and critic with slow copies (tau), replay, an actor that follows the critic's gradient. Own
 choices:
 
-- two critics of which the lesser is believed, and an actor that learns half as often (TD3, Fujimoto et al., ICML
+- two critics of which the lesser is estimated, and an actor that learns half as often (TD3, Fujimoto et al., ICML
   2018);
 - exploration by disturbing the actor's last layers for a stretch of periods (Plappert et al., ICLR 2018), with
   little noise of each piece's own: independent noise on hundreds of numbers cancels out before any reward tells
@@ -13,7 +13,7 @@ choices:
 - a small charge on actions: the actor keeps to the matcher's opinion where it knows nothing better.
 
 With ``likelihood`` above 0 (ODRA-style) the actor is also a Gaussian policy: its gradient is mixed with that of
-the likelihood of what was done, by its gain over the critic's belief in the mean action (value learning with
+the likelihood of what was done, by its gain over the critic's estimate in the mean action (value learning with
 policy gradients).
 """
 
@@ -39,7 +39,7 @@ Float32 = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class Learning:
-    """How is learnt."""
+    """How is learned."""
 
     rate: float = 5e-4
     critic_rate: float = 1e-3

@@ -1,6 +1,6 @@
 """Actor and critic: recurrent over the ready pieces in the order of their deadlines.
 
-Tensors are batches (B) of instants, padded behind (N) and masked. The recurrence runs from the earliest deadline
+Tensors are batches (B) of times, padded behind (N) and masked. The recurrence runs from the earliest deadline
 on, so what is padded behind a piece cannot reach it; what comes later reaches it through the mean of all alone.
 """
 
@@ -42,7 +42,7 @@ class Seen(NamedTuple):
 
 
 class Shift(NamedTuple):
-    """What is added to the actor's last layers at each instant of a batch."""
+    """What is added to the actor's last layers at each time of a batch."""
 
     request: Tensor
     """(B, len(LIMITS), W + 1) The bias last."""
@@ -91,7 +91,7 @@ class Actor(nn.Module):
         return _bounded(self.request(judged), self.affinity(drawn))
 
     def disturbed(self, seen: Seen, shift: Shift) -> Tensor:
-        """As ``forward``, each instant of the batch with last layers of its own."""
+        """As ``forward``, each time of the batch with last layers of its own."""
         judged, drawn = self._features(*seen)
         bias = shift.request[:, None, :, -1]
         request = self.request(judged) + torch.einsum("bnw,bsw->bns", judged, shift.request[..., :-1]) + bias
@@ -117,7 +117,7 @@ def _bounded(request: Tensor, affinity: Tensor) -> Tensor:
 
 
 class Critic(nn.Module):
-    """What is still to come of an instant and what is done there: Q."""
+    """What is still to come of a time and what is done there: Q."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()

@@ -33,7 +33,7 @@ BANDWIDTH, FAIRNESS, LATENCY = 0.05, 2.0, 0.25
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How things stand at one instant."""
+    """How things stand at one time."""
 
     kept: Float64
     """[T] Requests."""

@@ -1,4 +1,4 @@
-"""Mirage predictor ``dqn``: when to submit, learnt by a deep Q-network."""
+"""Mirage predictor ``dqn``: when to submit, learned by a deep Q-network."""
 
 from __future__ import annotations
 

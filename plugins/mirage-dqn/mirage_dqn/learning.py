@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DqnOptions:
-    """How to learn. Steps are of the environment, all hand-overs beside each other counted."""
+    """How to learn. Steps are of the environment, all handovers next to each other counted."""
 
     encoder: EncoderOptions = field(default_factory=EncoderOptions)
     pretraining: Pretraining = field(default_factory=Pretraining)
@@ -94,7 +94,7 @@ def _model(table: Table, seed: int, options: DqnOptions) -> DQN:
 
 
 class _Following(BaseCallback):
-    """Tells the replay buffer what the target network's policy is, now and then."""
+    """Tells the replay buffer what the target network's policy is, periodically."""
 
     def __init__(self, table: Table, every: int) -> None:
         super().__init__()
@@ -104,7 +104,7 @@ class _Following(BaseCallback):
         self._tell()
 
     def _on_step(self) -> bool:
-        # Of all hand-overs, so not at every step.
+        # Of all handovers, so not at every step.
         if self.n_calls % max(self._every // self.training_env.num_envs, 1) == 0:
             self._tell()
         return True

@@ -1,4 +1,4 @@
-"""Several networks that learnt from the same hand-overs with other seeds, answering as one."""
+"""Several networks that learned from the same handovers with other seeds, answering as one."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class Council(nn.Module):
 
 
 def best_margin(said: NDArray[np.float32], table: Table, weights: Weights) -> float:
-    """What to add to scores of submitting, so that they cost least on hand-overs that were not learnt from.
+    """What to add to scores of submitting, so that they cost least on handovers that were not learned from.
 
     ``said`` are scores of (hold, submit), shape (E, G, 2).
-    Whoever learns from the past of a queue that grows is late: that, too, can be learnt. The least change is
+    Whoever learns from the past of a queue that grows is late: that, too, can be learned. The least change is
     taken where several do equally well.
     """
     lacking = said[:, :-1, 0] - said[:, :-1, 1]

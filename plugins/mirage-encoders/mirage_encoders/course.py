@@ -1,4 +1,4 @@
-"""How long to learn, and what was learnt."""
+"""How long to learn, and what was learned."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Course:
     epochs: int
     """Of supervised training before reinforcement learning."""
     steps: int
-    """Of the environment, all hand-overs beside each other counted."""
+    """Of the environment, all handovers next to each other counted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ def scores(network: nn.Module, table: Table) -> Float32:
 
 
 def first_submission(said: Float32, table: Table, leads: Leads = NO_LEADS) -> Int64:
-    """The point at which each hand-over is submitted, shape (E,), for scores of shape (E, G, 2)."""
+    """The point at which each handover is submitted, shape (E,), for scores of shape (E, G, 2)."""
     lead = table.end[:, None] - table.submit
     submit = (said[..., 1] >= said[..., 0]) & (lead <= leads.most) | (lead <= leads.least)
     submit[:, -1] = True
@@ -55,5 +55,5 @@ def first_submission(said: Float32, table: Table, leads: Leads = NO_LEADS) -> In
 
 
 def mean_cost(said: Float32, table: Table, weights: Weights = EQUAL_WEIGHTS, leads: Leads = NO_LEADS) -> float:
-    """What a hand-over costs in the mean, weighted hours; with equal weights the mean of |x|."""
+    """What a handover costs in the mean, weighted hours; with equal weights the mean of |x|."""
     return -float(table.returns_of(first_submission(said, table, leads), weights).mean())

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mirage.plugin import Table, Weights
 
 SAMPLE = 200
-"""Hand-overs of the training table that are looked at."""
+"""Handovers of the training table that are looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,9 @@ class Patience:
 
 
 class Judge:
-    """Judges a network now and then on whole tables, exactly; keeps the state that is best on validation.
+    """Judges a network periodically on whole tables, exactly; keeps the state that is best on validation.
 
-    Without a validation it lets learning go on to its end.
+    Without a validation it lets learning continue to its end.
     """
 
     def __init__(
@@ -47,11 +47,11 @@ class Judge:
         self._best: dict[str, Any] = {}
         self._best_at = 0
         self.curves: dict[str, list[float]] = {"steps": [], "training_cost": [], "validation_cost": []}
-        """At each look: the environment's steps until then, and what a hand-over costs in the mean, weighted
+        """At each look: the environment's steps until then, and what a handover costs in the mean, weighted
         hours, on a sample of the training and on the validation."""
 
     def look(self, steps: int) -> bool:
-        """Judge if it is time to, after so many steps. Whether to go on learning."""
+        """Judge if it is time to, after so many steps. Whether to continue learning."""
         if self._validation is None:
             return True
         if steps >= self._next:

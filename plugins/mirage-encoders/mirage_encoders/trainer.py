@@ -28,10 +28,10 @@ Learn = Callable[["Table", "Table | None", int, Course], Learned]
 
 @dataclass(frozen=True, slots=True)
 class ScoreTrainer:
-    """Learns until validation says stop, then as long again from all hand-overs together; several times.
+    """Learns until validation says stop, then as long again from all handovers together; several times.
 
     What is served is the mean of all members, with the margin that was best on the validation for those that had
-    not learnt from it.
+    not learned from it.
     """
 
     plugin: str
@@ -44,7 +44,7 @@ class ScoreTrainer:
     def train(self, table: Table, validation: Table, seed: int, out: Path) -> Path:
         """As ``mirage.plugin.Trainer``."""
         if not len(table) or not len(validation):
-            raise ConfigError(self.plugin, "needs hand-overs to learn from and later ones to choose by")
+            raise ConfigError(self.plugin, "needs handovers to learn from and later ones to choose by")
         seeds = np.random.SeedSequence(seed).generate_state(self.members).tolist()
         both = stacked_tables([table, validation])
         leads = usual_leads(both, self.weights)

@@ -1,4 +1,4 @@
-"""Hand-overs of a counterfactual table as stable-baselines3 wants them: many beside each other, in numpy."""
+"""Handovers of a counterfactual table as stable-baselines3 wants them: many next to each other, in numpy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HOURS = 12.0
 class TableVecEnv(VecEnv):
     """The steps of ``HandoverVectorEnv`` behind stable-baselines3's interface, with starts of two kinds.
 
-    A hand-over begins at the first point of the grid or, with ``random_starts``, at any: whoever submits early
+    A handover begins at the first point of the grid or, with ``random_starts``, at any: whoever submits early
     would see no late state otherwise. ``infos`` have the table's ``row`` (episode * points + index) at which the
     action was taken, for replay buffers that know the table.
     """
@@ -47,7 +47,7 @@ class TableVecEnv(VecEnv):
     ) -> None:
         """Raises ``ValueError`` for a table without episodes."""
         if not len(table):
-            raise ValueError("the table has no hand-over")
+            raise ValueError("the table has no handover")
         self._random = np.random.default_rng(seed)
         self._random_starts = random_starts
         self._points = table.submit.shape[1]

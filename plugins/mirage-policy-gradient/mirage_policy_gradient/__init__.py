@@ -1,4 +1,4 @@
-"""Mirage predictor ``policy-gradient``: when to submit, learnt by policy gradients."""
+"""Mirage predictor ``policy-gradient``: when to submit, learned by policy gradients."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """REINFORCE without its noise: the gradient of the expected return, the actions summed over instead of drawn.
 
-What an action does not change is the queue. A hand-over of a table is therefore one known path, on which a policy
+What an action does not change is the queue. A handover of a table is therefore one known path, on which a policy
 that submits with probability p_k at point k (1 at the last) earns
 
     J = sum_k  p_k * prod_{j<k} (1 - p_j) * R_k.
@@ -16,7 +16,7 @@ from torch import Tensor
 
 
 def expected_return(logits: Tensor, returns: Tensor) -> Tensor:
-    """J of each hand-over, shape (E,), for logits of (hold, submit), (E, G, 2), and returns R, (E, G).
+    """J of each handover, shape (E,), for logits of (hold, submit), (E, G, 2), and returns R, (E, G).
 
     The last point's logits do not matter: submission is forced there.
     """

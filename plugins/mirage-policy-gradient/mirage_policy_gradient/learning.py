@@ -33,14 +33,14 @@ ALGORITHMS = ("ppo", "reinforce")
 
 @dataclass(frozen=True, slots=True)
 class PolicyOptions:
-    """How to learn. Steps are of the environment, all hand-overs beside each other counted."""
+    """How to learn. Steps are of the environment, all handovers next to each other counted."""
 
     algorithm: str = "reinforce"
     """One of ``ALGORITHMS``."""
     encoder: EncoderOptions = field(default_factory=EncoderOptions)
     pretraining: Pretraining = field(default_factory=Pretraining)
     envs: int = 64
-    """Hand-overs beside each other; of ``reinforce`` those in one batch."""
+    """Handovers next to each other; of ``reinforce`` those in one batch."""
     rollout: int = 96
     """Steps of each environment between updates (``ppo``)."""
     epochs: int = 4
@@ -109,7 +109,7 @@ def _keeping(share: float) -> Any:
 
 
 class _Averaging(BaseCallback):
-    """Takes what each rollout taught into the mean."""
+    """Takes what each rollout trained into the mean."""
 
     def __init__(self, actor: Actor, mean: AveragedModel) -> None:
         super().__init__()
@@ -125,7 +125,7 @@ class _Averaging(BaseCallback):
 def _reinforce(
     actor: Actor, mean: AveragedModel, table: Table, judge: Judge, seed: int, most: int, options: PolicyOptions
 ) -> None:
-    """Ascend the expected return of batches of whole hand-overs; a step is a point of the grid."""
+    """Ascend the expected return of batches of whole handovers; a step is a point of the grid."""
     device = next(actor.parameters()).device
     optimiser = torch.optim.AdamW(actor.parameters(), options.rate, weight_decay=options.decay)
     random = np.random.default_rng(seed)

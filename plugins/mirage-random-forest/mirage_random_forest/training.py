@@ -65,9 +65,9 @@ class ForestTrainer:
         self._settings = settings or Settings()
 
     def train(self, table: Table, validation: Table, seed: int, out: Path) -> Path:
-        """Choose the leaf size and the number of trees on the validation, then grow these from all hand-overs."""
+        """Choose the leaf size and the number of trees on the validation, then grow these from all handovers."""
         if not len(table) or not len(validation):
-            raise ConfigError(NAME, "needs hand-overs to learn from and later ones to choose by: widen the span")
+            raise ConfigError(NAME, "needs handovers to learn from and later ones to choose by: widen the span")
         answers = WaitDistribution(HOURS)
         curves = {leaf: self._curve(table, validation, leaf, seed) for leaf in self._settings.leaves}
         leaf = min(curves, key=lambda size: min(score["pinball"] for score in curves[size]))

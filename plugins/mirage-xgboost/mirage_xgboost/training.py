@@ -44,7 +44,7 @@ class Settings:
     patience: int = 30
     """Rounds without a better validation after which no more are grown."""
     thin: int = 3
-    """Of the submit times every so many-th is learnt from: neighbouring ones see almost the same queue."""
+    """Of the submit times every so many-th is learned from: neighbouring ones see almost the same queue."""
     learning_rate: float = 0.1
     depth: int = 6
     least_in_leaf: int = 60
@@ -62,9 +62,9 @@ class XGBoostTrainer:
         self._settings = settings or Settings()
 
     def train(self, table: Table, validation: Table, seed: int, out: Path) -> Path:
-        """Grow trees while the validation improves, then as many again from all hand-overs together."""
+        """Grow trees while the validation improves, then as many again from all handovers together."""
         if not len(table) or not len(validation):
-            raise ConfigError(NAME, "needs hand-overs to learn from and later ones to choose by: widen the span")
+            raise ConfigError(NAME, "needs handovers to learn from and later ones to choose by: widen the span")
         booster, curves = self._boosted(table, seed, self._settings.rounds, validation)
         rounds = booster.best_iteration + 1
         answers = WaitQuantiles(LEVELS)

@@ -1,4 +1,4 @@
-"""The desk: each order is carried out at most once, by its owner's agents alone, whoever dies when."""
+"""The desk: each order is executed at most once, by its owner's agents alone, whoever dies when."""
 
 from __future__ import annotations
 

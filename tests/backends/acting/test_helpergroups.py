@@ -93,7 +93,7 @@ def test_group_that_cannot_be_made_runs_no_helper(tmp_path: Path) -> None:
 
 
 def test_groups_are_made_below_units_alone(tmp_path: Path) -> None:
-    """Not in the session of an administrator who runs the daemon by hand: its processes would be moved."""
+    """Not in the session of an administrator who runs the daemon manually: its processes would be moved."""
     session = tmp_path / "session-3.scope"
     session.mkdir()
     (session / "cgroup.procs").write_text("")

@@ -1,4 +1,4 @@
-"""Orders and answers survive the journey as they were; anything else is refused, by the name of the field."""
+"""Orders and answers survive the journey as they were; anything else is rejected, by the name of the field."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ DONE = Answer(Verdict.DONE, JobId(7))
 
 
 class Side:
-    """The users' side: mallory's process answers when it is told to, everybody else's at once."""
+    """The users' side: mallory's process answers when it is told to, all other users's at once."""
 
     def __init__(self) -> None:
         self.go, self.begun, self.error = Event(), 0, False

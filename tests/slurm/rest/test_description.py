@@ -244,7 +244,7 @@ LEAST = {"PATH=/bin", "SLURM_SUBMIT_DIR=/"}
     ],
 )
 def test_description_has_the_variables_of_an_option(version: int, option: str, variables: set[str]) -> None:
-    """As sbatch of the Slurm with this version of the interface sets them (src/sbatch/opt.c, src/common/env.c)."""
+    """As sbatch of the Slurm with this version of the API sets them (src/sbatch/opt.c, src/common/env.c)."""
     for script, options in ((SCRIPT, (option,)), (f"#!/bin/sh\n#SBATCH {option}\n", ())):
         batch = BatchScript(script, options, environment=(("PATH", "/bin"),))
         found = describe(replace(REQUEST, batch=batch), NOW, version=version)

@@ -234,7 +234,7 @@ def test_the_accounting_agrees_with_the_controller(folder: Path, name: str) -> N
     job_id = id_of(folder, name)
     (now,) = [found.job for found in queue(folder, job_id).ours if found.job.job_id == job_id]
     if "jobs" not in answer(folder, "db.jobs"):
-        pytest.skip("the recorder's question was refused")
+        pytest.skip("the recorder's question was rejected")
     past, unreadable = read_past_runs(answer(folder, "db.jobs")["jobs"], shaped(folder, Kind.PAST_JOB))
     then = Fates.of_runs(past, unreadable).jobs[now.job_id]
     assert not unreadable
@@ -248,7 +248,7 @@ def test_the_accounting_agrees_with_the_controller(folder: Path, name: str) -> N
 
 def test_past_links_are_those_of_the_accounting_with_a_tag_or_id(folder: Path) -> None:
     if "jobs" not in answer(folder, "db.jobs"):
-        pytest.skip("the recorder's question was refused")
+        pytest.skip("the recorder's question was rejected")
     records, shape = answer(folder, "db.jobs")["jobs"], shaped(folder, Kind.PAST_JOB)
     runs, _ = read_past_runs(records, shape)
     assert set(read_past_links(records, shape, {job.job_id for job in runs}).jobs) == set(runs)
@@ -259,7 +259,7 @@ def test_past_links_are_those_of_the_accounting_with_a_tag_or_id(folder: Path) -
 def test_the_history_is_the_one_that_sacct_tells(folder: Path) -> None:
     """Of every job that has ended when both were asked; of one with several runs sacct's last."""
     if "jobs" not in answer(folder, "db.jobs"):
-        pytest.skip("the recorder's question was refused")
+        pytest.skip("the recorder's question was rejected")
     table, left_out = read_history(answer(folder, "db.jobs")["jobs"], shaped(folder, Kind.PAST_JOB))
     text = (folder.parents[1] / "sacct.mirage-history.epoch.txt").read_bytes().decode("utf-8", "surrogateescape")
     told, _ = jobhistory.read_history(text, index(folder)["mark"])

@@ -1,4 +1,4 @@
-"""What trained agents are kept as: a folder of two ONNX graphs and a manifest with the SHA-256 of each."""
+"""What trained agents are kept as: a directory of two ONNX graphs and a manifest with the SHA-256 of each."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ ORDERING, PLACEMENT = "ordering.onnx", "placement.onnx"
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """The random-walk Gaussian process beside its network; ``walks`` false: affinities are the network's means."""
+    """The random-walk Gaussian process next to its network; ``walks`` false: affinities are the network's
+    means."""
 
     walks: bool
     decay: float
@@ -41,11 +42,11 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """All that is known of trained agents beside their graphs."""
+    """All that is known of trained agents next to their graphs."""
 
     process: Process
     training: dict[str, Any]
-    """From which tasks and pool they learnt, seeds and rounds."""
+    """From which tasks and pool they learned, seeds and rounds."""
     metrics: dict[str, float]
     """How they did on the sets of tasks kept for validation."""
     libraries: dict[str, str]
@@ -75,6 +76,6 @@ def write_artifact(
     training: dict[str, Any],
     metrics: dict[str, float],
 ) -> Path:
-    """Write agents to ``folder``, whole or not at all. Raises ``ConfigError`` for a folder that is there."""
+    """Write agents to ``folder``, whole or not at all. Raises ``ConfigError`` for a directory that is there."""
     manifest = Manifest(process, training, metrics, library_versions("torch"), digests_of(graphs))
     return write_folder(folder, {**graphs, MANIFEST: manifest_text(asdict(manifest)).encode()})

@@ -1,4 +1,4 @@
-"""The trained agents as an ordering and a placer."""
+"""The trained agents as an ordering and a placement policy."""
 
 from __future__ import annotations
 
@@ -91,12 +91,12 @@ class DasPlacer:
 
 
 def das_ordering(folder: str) -> DasOrdering:
-    """The ordering agent kept in a folder. Raises ``ArtifactMismatch``, ``MissingExtra``."""
+    """The ordering agent kept in a directory. Raises ``ArtifactMismatch``, ``MissingExtra``."""
     _, graphs = read_artifact(Path(folder))
     return DasOrdering(Graph(graphs[ORDERING], Path(folder) / ORDERING), f"das:{folder}")
 
 
 def das_placer(folder: str) -> DasPlacer:
-    """The placement agent kept in a folder. Raises ``ArtifactMismatch``, ``MissingExtra``."""
+    """The placement agent kept in a directory. Raises ``ArtifactMismatch``, ``MissingExtra``."""
     manifest, graphs = read_artifact(Path(folder))
     return DasPlacer(Graph(graphs[PLACEMENT], Path(folder) / PLACEMENT), manifest.process, f"das:{folder}")

@@ -1,4 +1,4 @@
-"""What the agents see at one instant: features of tasks, machines, and both together."""
+"""What the agents see at one time: features of tasks, machines, and both together."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ SCHEMA_HASH = sha256("|".join((SCHEMA, *TASK, *NODE, *PAIR, str(HISTORY))).encod
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """The features of one instant. Rows of tasks (J) are those that wait, in order of submission, then history."""
+    """The features of one time. Rows of tasks (J) are those that wait, in order of submission, then history."""
 
     rows: Int32
     """[J] Of the table of tasks."""
@@ -72,7 +72,7 @@ class Sight:
 
 
 class Eye:
-    """Looks at an instant once, though both agents ask for it one after the other."""
+    """Looks at a time once, though both agents ask for it one after the other."""
 
     def __init__(self) -> None:
         self._seen: tuple[PoolView, tuple[NDArray[Any], ...], Sight] | None = None
@@ -176,7 +176,7 @@ def _ranks(values: Float64, waiting: int) -> Float64:
 
 
 def _temper(standing: Standing, rows: Int32, waiting: int) -> tuple[Float64, Float64]:
-    """How much each task's speed suffers beside those that wait, and theirs beside it: mean logarithms."""
+    """How much each task's speed suffers next to those that wait, and theirs next to it: mean logarithms."""
     narrow = standing.speeds.row[rows, 0, 0]
     others = np.bincount(narrow[:waiting] if waiting else narrow, minlength=len(standing.speeds.alone))
     weights = others / max(others.sum(), 1)
@@ -193,7 +193,7 @@ def _held(view: PoolView, history: Int32) -> Float64:
 
 
 def _felt(view: PoolView, standing: Standing, crowd: Crowd, history: Int32) -> Float64:
-    """Measured: what was believed to be left when they began, less what is left now, by the time they have run.
+    """Measured: what was estimated to be left when they began, less what is left now, by the time they have run.
 
     Where that cannot be told, what the table says of the neighbours they have now.
     """

@@ -1,7 +1,7 @@
 """DeepShare's measured throughputs (gajagajago/deepshare, ``scheduler/jobs``): ``isolated_thp.csv`` and
-``shared_thp_ratio.csv``, 36 runs of 6 models alone and each beside each other, on nodes of 8 GPUs.
+``shared_thp_ratio.csv``, 36 runs of 6 models alone and each next to each other, on nodes of 8 GPUs.
 
-A run is ``model,GPUs,nodes``. What is left of a run's throughput beside another is meant for two that share a
+A run is ``model,GPUs,nodes``. What is left of a run's throughput next to another is meant for two that share a
 node and both span several: they meet in the network. The source treats a run within one node as touched by
 nobody and touching nobody, and never measured one; here such a run has the throughput of the narrowest spread
 measured, and ones as ratios.
@@ -27,7 +27,7 @@ _MOST_DIGITS = 9
 
 
 def read_deepshare(folder: str | Path) -> Measurements:
-    """The measurements in a folder; raises ``TraceError`` where a file is missing, damaged or at odds."""
+    """The measurements in a directory; raises ``TraceError`` where a file is missing, damaged or at odds."""
     alone = read_sheet(Path(folder) / _ALONE)
     alone.need("", _THROUGHPUT)
     labels: set[str] = set()

@@ -1,7 +1,7 @@
 """Gavel's measured throughputs (stanford-futuredata/gavel, ``simulation_throughputs.json``, also gzipped).
 
 Keys are kinds of GPU, with ``_unconsolidated`` for gangs that are not on as few nodes as they could be; then
-``('MODEL', GPUS)``; then ``null`` (alone) or the job beside which it was run. Those pairs share one GPU, not a
+``('MODEL', GPUS)``; then ``null`` (alone) or the job next to which it was run. Those pairs share one GPU, not a
 node: they are not ratios of neighbours, and are not read. Throughput 0 says that the model does not fit there.
 """
 

@@ -1,6 +1,6 @@
 """Alibaba's openb (clusterdata ``cluster-trace-gpu-v2023``): pods that need parts of a GPU, one, or several.
 
-Processors are counted in thousandths, in the pool and in the tasks alike: pods ask for 3152 of them. A pod's
+CPUs are counted in thousandths, in the pool and in the tasks alike: pods ask for 3152 of them. A pod's
 GPUs are on one node. ``gpu_spec`` lists the models of GPU that will do, joined by ``|``.
 """
 

@@ -14,7 +14,7 @@ def task_table(name: tuple[str, ...], **columns: Any) -> TaskTable:
     """A table by order of submission (ties as given), of ``TaskTable``'s columns as far as there are any.
 
     A column may be one value for all. Without one: submitted at 0, one whole device of any kind, as many nodes
-    as devices, no processors and memory, no work known, nothing believed but the work, no checkpoint, no
+    as devices, no CPUs and memory, no work known, nothing estimated but the work, no checkpoint, no
     deadline, no model, no tenant.
     """
     count = len(name)

@@ -20,10 +20,10 @@ SLACK = 1e-9
 WAITING, PENDING, RUNNING, ENDED = range(4)
 
 # What ``advance`` and ``play`` answer. STUCK: tasks wait for which nothing will ever happen. THRASHING: tasks
-# preempt one another before any of them has done any work, and so for ever.
+# preempt one another before any of them has done any work, and so indefinitely.
 OVER, DECIDE, NEED_SPACE, STUCK, THRASHING = range(5)
 
-# Codes of the built-in placers.
+# Codes of the built-in placement policies.
 (
     FIRST_FIT,
     BEST_FIT,
@@ -86,7 +86,7 @@ CONFIG = np.dtype(
 SIM = np.dtype(
     [
         ("now", "f8"),
-        ("decided", "f8"),  # the last instant at which something could be decided
+        ("decided", "f8"),  # the last time at which something could be decided
         ("arrived", "i8"),  # tasks submitted so far
         ("pending", "i8"),
         ("fresh", "i8"),  # put among the pending since ``advance`` was called
@@ -110,7 +110,7 @@ STATE = np.dtype(
         ("start", "f8"),  # first start
         ("end", "f8"),  # while it runs: when it will end as things stand
         ("began", "f8"),  # the present stint
-        ("ready", "f8"),  # when work goes on after a resumption
+        ("ready", "f8"),  # when work continues after a resumption
         ("since", "f8"),  # up to when ``left`` is true
         ("before", "f8"),  # seconds run before the present stint
         ("left", "f8"),  # seconds of work at reference speed

@@ -148,7 +148,7 @@ def count_service(fixed: Fixed, world: World, task: int) -> None:
 
 @compiled
 def _occupy(fixed: Fixed, site: Site, world: World, task: int, node: int, sign: int) -> None:
-    """Take (-1) or give back (1) the devices, processors and memory of a task."""
+    """Take (-1) or give back (1) the devices, CPUs and memory of a task."""
     sim, need = world.sim[0], site.needs[task]
     first = fixed.tasks[task].first_held
     end = first + need.devices
@@ -217,7 +217,7 @@ def _unlink(fixed: Fixed, world: World, task: int) -> None:
 
 @compiled
 def _speed(fixed: Fixed, world: World, task: int) -> float:
-    """How fast a task runs beside those that it shares nodes with, each counted once."""
+    """How fast a task runs next to those that it shares nodes with, each counted once."""
     state = world.states[task]
     speed = fixed.alone[state.row]
     if fixed.config[0].interferes == 0:
@@ -239,7 +239,7 @@ def _speed(fixed: Fixed, world: World, task: int) -> float:
 
 @compiled
 def _slow_neighbours(fixed: Fixed, world: World, task: int) -> None:
-    """Set the speeds anew of those on the task's nodes, which has come or gone."""
+    """Set the speeds again of those on the task's nodes, which has come or gone."""
     if fixed.config[0].interferes == 0:
         return
     sim = world.sim[0]

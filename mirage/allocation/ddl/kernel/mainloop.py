@@ -1,4 +1,4 @@
-"""The clock: on to the next instant at which something may be decided, and whole runs by one fixed order."""
+"""The clock: on to the next time at which something may be decided, and whole runs by one fixed order."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ from mirage.allocation.ddl.kernel.layout import (
 )
 
 MOST_FUTILE = 10
-"""Preemptions for each task, in a row and for nothing, after which it is clear that it goes on like that."""
+"""Preemptions for each task, in a row and for nothing, after which it is clear that it continues like that."""
 ROUNDING = 1e-6
 """Of the sum of all free shares, after very many changes."""
 
 
 @compiled
 def advance(fixed: Fixed, site: Site, world: World) -> int:
-    """Go on until something is pending after an arrival, an end or a quantum; OVER when nothing happens more."""
+    """Continue until something is pending after an arrival, an end or a quantum; OVER when nothing happens
+    more."""
     sim = world.sim[0]
     sim.fresh = 0
     while True:

@@ -18,7 +18,7 @@ COMPLAINTS = (
     "a device of its placement is not of a kind that it may use",
     "a device of its placement is not free",
     "its placement is spread over more nodes than it may be",
-    "a node of its placement lacks processors or memory",
+    "a node of its placement lacks CPUs or memory",
 )
 GOOD, NOT_PENDING, WRONG_COUNT, UNKNOWN, WRONG_KIND, NOT_FREE, TOO_SPREAD, NO_ROOM = range(8)
 

@@ -1,7 +1,7 @@
-"""Where a task goes: the built-in placers, each a rule by which a node is chosen, told apart by a code.
+"""Where a task goes: the built-in placement policies, each a rule by which a node is chosen, told apart by a code.
 
 Whether a task fits depends on what it needs and on what is free, never on the rule or on other qualities of the
-task: so one that needs as much as one that has failed need not be tried again while nothing is given back.
+task: so one that needs as much as one that has failed need not be retried while nothing is given back.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _write(site: Site, room: Room, draft: Draft, task: int, node: int, code: int
 def move(
     site: Site, room: Room, task: int, devices: np.ndarray, first: int, end: int, node: int, sign: int
 ) -> None:
-    """Give back (1) or take (-1) what the task has: ``devices[first:end]``, or processors of ``node`` alone."""
+    """Give back (1) or take (-1) what the task has: ``devices[first:end]``, or CPUs of ``node`` alone."""
     need = site.needs[task]
     if first == end:
         room.cpus[node] += sign * need.cpus

@@ -6,7 +6,7 @@ hundredth of a sigmoid as in their scheduler. FORESIGHT adds what these cannot s
 
 - the worth of what is left of a shared device, by the prices at which all shares of the mix would be cut out of as
   few devices as possible (``placers.mix``): a small task does not spoil the place of a larger one;
-- the devices stranded because the node's processors or memory, used at the mean rate of the mix, go out first.
+- the devices stranded because the node's CPUs or memory, used at the mean rate of the mix, go out first.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def fragments(site: Site, mix: Mix, free: np.ndarray, cpus: int, node: int) -> f
 
 @compiled
 def _stranded(site: Site, mix: Mix, free: np.ndarray, cpus: int, memory: int, node: int) -> float:
-    """Devices of a node that are left over when its processors or memory are used up at the mix's mean rate."""
+    """Devices of a node that are left over when its CPUs or memory are used up at the mix's mean rate."""
     left = 0.0
     for device in range(site.nodes[node].first_device, site.nodes[node].end_device):
         left += free[device]

@@ -12,7 +12,7 @@ ONE = np.uint64(1)
 
 @inlined
 def part_of(total: int, devices: int, of: int) -> int:
-    """What a part with so many of the task's devices needs of processors or memory; all if it has none."""
+    """What a part with so many of the task's devices needs of CPUs or memory; all if it has none."""
     return total if of == 0 else (total * devices + of - 1) // of
 
 

@@ -44,7 +44,7 @@ def rating(site: Site, room: Room, draft: Draft, task: int, node: int, count: in
 
 @compiled
 def _vacant(site: Site, room: Room, task: int, node: int) -> float:
-    """The part of the node's devices that is free; of its processors, for a task that needs no device."""
+    """The part of the node's devices that is free; of its CPUs, for a task that needs no device."""
     if site.needs[task].devices == 0:
         return room.cpus[node] / max(site.nodes[node].cpus, 1)
     return free_on(site, room, node) / max(site.nodes[node].end_device - site.nodes[node].first_device, 1)
@@ -52,7 +52,7 @@ def _vacant(site: Site, room: Room, task: int, node: int) -> float:
 
 @compiled
 def _over_all(site: Site, room: Room, task: int, node: int, code: int) -> float:
-    """Processors and devices together, each as a part of the largest node's."""
+    """CPUs and devices together, each as a part of the largest node's."""
     need, largest = site.needs[task], site.largest[0]
     cpus, devices = room.cpus[node] / max(largest.cpus, 1), free_on(site, room, node) / max(largest.devices, 1)
     if code == BEST_FIT_ALL:

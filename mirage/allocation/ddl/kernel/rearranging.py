@@ -2,9 +2,9 @@
 
 The rule, in the order of scores: a running task stays where it is. A pending one is placed in what is free; where
 it does not fit, the running tasks behind it are cleared away, the last first, until it does, and those whose
-devices (or processors, memory) it got are preempted. So nothing is ever moved for its own sake, nobody loses a
+devices (or CPUs, memory) it got are preempted. So nothing is ever moved for its own sake, nobody loses a
 device to one behind, and a task that could not be placed even if all behind it went is passed over. A task that is
-preempted is tried again when its turn comes, as any pending one.
+preempted is retried when its turn comes, as any pending one.
 """
 
 from __future__ import annotations

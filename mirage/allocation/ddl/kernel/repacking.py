@@ -1,4 +1,4 @@
-"""Decisions with preemption and moves: who runs is what fits when all that can be stopped is packed anew.
+"""Decisions with preemption and moves: who runs is what fits when all that can be stopped is packed again.
 
 In the order of scores all candidates are placed into what is left without them: so many, and those, run now. The
 running of them stay where they are, if the others then find a place; else all go where they were packed, and those
@@ -77,7 +77,7 @@ def _pack(
 def _place_beside(
     site: Site, room: Room, draft: Draft, holding: Holding, order: np.ndarray, code: int, placed: Placed
 ) -> int:
-    """Place those that come beside those that stay; how many, or -1 where one of them finds no place."""
+    """Place those that come next to those that stay; how many, or -1 where one of them finds no place."""
     placed.devices_from[0] = placed.nodes_from[0] = 0
     count = 0
     for i in range(order.shape[0]):
@@ -92,7 +92,7 @@ def _place_beside(
 
 @compiled
 def _take_over(draft: Draft, holding: Holding, packed: Placed, packings: int, placed: Placed) -> int:
-    """Everything where it was packed: those that run elsewhere are stopped and placed anew."""
+    """Everything where it was packed: those that run elsewhere are stopped and placed again."""
     placed.devices_from[0] = placed.nodes_from[0] = 0
     count = 0
     for i in range(packings):

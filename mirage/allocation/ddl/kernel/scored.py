@@ -28,7 +28,7 @@ BASE, PER_REMAINING, PER_SERVED = range(3)
 
 
 class Ranking(NamedTuple):
-    """The candidates in order. Nearly right from one instant to the next, so that little is to be sorted."""
+    """The candidates in order. Nearly right from one time to the next, so that little is to be sorted."""
 
     weights: np.ndarray  # f8 (tasks, 3)
     scores: np.ndarray  # f8 (tasks,)

@@ -1,4 +1,4 @@
-"""What is believed of tasks of which nothing is known."""
+"""What is estimated of tasks of which nothing is known."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def guessed(lengths: NDArray[np.float64], devices: NDArray[np.int32]) -> NDArray
 
 
 def remaining(view: PoolView) -> NDArray[np.float64]:
-    """[T] Seconds that each task is believed to run yet; a guess where nothing is known."""
+    """[T] Seconds that each task is estimated to run yet; a guess where nothing is known."""
     known = ~np.isnan(view.remaining)
     if known.all():
         return view.remaining

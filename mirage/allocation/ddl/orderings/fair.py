@@ -43,7 +43,7 @@ class LeastAttained:
 
 
 class DominantShare:
-    """DRF: next is the tenant whose dominant share is the smallest, of devices, processors or memory.
+    """DRF: next is the tenant whose dominant share is the smallest, of devices, CPUs or memory.
 
     Ghodsi et al., "Dominant resource fairness", NSDI 2011: progressive filling, which gives one task after the
     other to the tenant with the smallest share. A tenant's tasks go by submission; tasks without a tenant are
@@ -83,7 +83,7 @@ def _filled(
 
 
 def _fractions(tasks: TaskTable, pool: Pool) -> NDArray[np.float64]:
-    """[T, 3] What each task takes of all devices, processors, memory."""
+    """[T, 3] What each task takes of all devices, CPUs, memory."""
     wanted = np.stack([tasks.devices * tasks.share, tasks.cpus, tasks.memory_mb], axis=1).astype(np.float64)
     there = np.array([len(pool.device_node), pool.cpus.sum(), pool.memory_mb.sum()], dtype=np.float64)
     return np.asarray(wanted / np.maximum(there, 1.0))

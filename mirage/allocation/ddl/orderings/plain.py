@@ -1,4 +1,4 @@
-"""Orders that never change: by submission, by believed running time."""
+"""Orders that never change: by submission, by estimated running time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Fifo:
 
 
 class ShortestFirst:
-    """The shortest running time first, as believed; those of which nothing is believed come last."""
+    """The shortest running time first, as estimated; those of which nothing is estimated come last."""
 
     name = "sjf"
 

@@ -62,7 +62,7 @@ class Tetris(_Changing):
     Grandl et al., "Multi-resource packing for cluster schedulers", SIGCOMM 2014: a + e p, where a is the dot
     product of a task's needs and of what is free (both in parts of the pool), p is minus the work that is left
     (needs times time), and e the ratio of the mean of a to that of p. There a is of one machine; here of the whole
-    pool, since tasks are gangs: the machine is the placer's choice. NaN as with ``Wfp3``.
+    pool, since tasks are gangs: the machine is the placement policy's choice. NaN as with ``Wfp3``.
     """
 
     name = "tetris"
@@ -95,7 +95,7 @@ def _length(view: PoolView) -> NDArray[np.float64]:
 
 
 def _parts(view: PoolView) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """[T, 3] and [3]: needs and what is free, of devices, processors and memory, in parts of the pool."""
+    """[T, 3] and [3]: needs and what is free, of devices, CPUs and memory, in parts of the pool."""
     tasks, pool = view.tasks, view.pool
     there = np.array([len(pool.device_node), pool.cpus.sum(), pool.memory_mb.sum()], dtype=np.float64)
     free = np.array([view.free.sum(), view.free_cpus.sum(), view.free_memory_mb.sum()], dtype=np.float64)

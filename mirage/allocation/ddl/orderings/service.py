@@ -22,7 +22,7 @@ def width(tasks: TaskTable) -> NDArray[np.float64]:
 
 
 class LeastRemaining:
-    """What is left, as believed, times devices to a power; tasks of which nothing is believed come last.
+    """What is left, as estimated, times devices to a power; tasks of which nothing is estimated come last.
 
     The power 0 is SRTF, 1 is SRSF (Gu et al., "Tiresias", NSDI 2019, section 3.1). Needs ``expected``.
     """
@@ -50,7 +50,7 @@ class LeastRemaining:
 
 
 class Area:
-    """Believed running time times devices, whatever of it is done; tasks of which nothing is believed come last.
+    """Estimated running time times devices, whatever of it is done; tasks of which nothing is estimated come last.
 
     The smallest first is Smith's rule on the pool as one machine: the order that a lower bound of the mean
     completion time is made of. The largest first (LPT) is for the makespan. Needs ``expected``.

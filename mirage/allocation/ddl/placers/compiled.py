@@ -1,4 +1,4 @@
-"""The built-in placers: a whole pass over the order is one compiled call."""
+"""The built-in placement policies: a whole pass over the order is one compiled call."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ CODES = {
 }
 AHEAD = (layout.FRAGMENTS, layout.FORESIGHT)
 MEMO = 1 << 16
-"""Ratings remembered by the placers that look ahead: 1 MiB."""
+"""Ratings remembered by the placement policies that look ahead: 1 MiB."""
 
 
 class CompiledPlacer:
-    """A placer of the kernel, by name."""
+    """A placement policy of the kernel, by name."""
 
     def __init__(self, name: str, *, patient: bool = False) -> None:
         """``name``: one of ``CODES``; ``patient``: as ``placers.patience`` says."""
@@ -80,7 +80,7 @@ class CompiledPlacer:
         return placements(placed, place_in_order(site, _room(view), draft, order, strict, self.code, placed))
 
     def site(self, site: Site) -> Site:
-        """What this placer reads of it."""
+        """What this placement policy reads of it."""
         return confined(site) if self._patient else site
 
     def _tables(self, view: PoolView) -> tuple[Site, Draft]:
@@ -91,7 +91,7 @@ class CompiledPlacer:
         return self._known[2:]
 
     def draft(self, site: Site) -> Draft:
-        """Working memory as this placer needs it."""
+        """Working memory as this placement policy needs it."""
         if self.code not in AHEAD:
             return new_draft(site)
         if self._mixed is None or self._mixed[0] is not site:
@@ -110,7 +110,7 @@ def best_fit() -> CompiledPlacer:
 
 
 def best_fit_all() -> CompiledPlacer:
-    """The node on which the least of devices and processors together is free."""
+    """The node on which the least of devices and CPUs together is free."""
     return CompiledPlacer("best-fit-all")
 
 
@@ -145,7 +145,7 @@ def fgd() -> CompiledPlacer:
 
 
 def foresight() -> CompiledPlacer:
-    """As ``fgd``, but seeing what is left of shared devices, and processors that go out before devices."""
+    """As ``fgd``, but seeing what is left of shared devices, and CPUs that go out before devices."""
     return CompiledPlacer("foresight")
 
 

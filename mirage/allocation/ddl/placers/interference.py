@@ -41,7 +41,7 @@ class _Response(NamedTuple):
 
 
 class BestResponse:
-    """The interference-aware placer.
+    """The interference-aware placement policy.
 
     It finds the best node; where several are needed, as few as will do, of which none can be exchanged for the
     better. On a node a task gets the devices on which it is fastest.

@@ -1,4 +1,4 @@
-"""What tasks are usual here, and what they make a part of a device worth: for the placers that look ahead.
+"""The usual tasks here, and the worth of a part of a device to them: for placement policies that look ahead.
 
 The usual tasks are those of the table, all of it: an operator's record, or the file of what is to be run.
 """
@@ -34,7 +34,7 @@ def usual_mix(site: Site, *, priced: bool) -> Mix:
 
 
 def usual_types(site: Site) -> np.ndarray:
-    """The most frequent needs of processors and devices, weights adding up to 1."""
+    """The most frequent needs of CPUs and devices, weights adding up to 1."""
     plain = np.stack([site.needs[name].view(np.int64) for name in ("cpus", "share", "devices", "kinds")], axis=1)
     _, first, counts = np.unique(plain, axis=0, return_index=True, return_counts=True)
     order = np.argsort(-counts, kind="stable")
@@ -48,7 +48,7 @@ def usual_types(site: Site) -> np.ndarray:
 
 
 def _rates(site: Site) -> np.ndarray:
-    """Processors and memory for each device."""
+    """CPUs and memory for each device."""
     rates, needs = np.zeros(1, dtype=RATES), site.needs[site.needs["devices"] > 0]
     devices = float((needs["devices"] * needs["share"]).sum())
     if devices > 0:

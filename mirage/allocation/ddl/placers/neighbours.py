@@ -1,4 +1,5 @@
-"""Who runs beside whom and how fast, by the table of speeds: for placers that weigh what neighbours lose."""
+"""Who runs next to whom and how fast, by the table of speeds: for placement policies that weigh what
+neighbours lose."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Patience: a task that could be on fewer nodes waits for them, rather than being spread over more.
+"""Timeout: a task that could be on fewer nodes waits for them, rather than being spread over more.
 
-``patient:PLACER`` places as PLACER does, every task on as few nodes as it needs in the empty pool. None waits for
+``patient:PLACER`` places as PLACEMENT POLICY does, every task on as few nodes as it needs in the empty pool.
+None waits for
 ever, where such nodes are down: while nothing runs and nothing can be placed in this way, the first that fits at
-all is placed as PLACER would have it.
+all is placed as PLACEMENT POLICY would have it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Patient:
-    """A placer that is not compiled, told to be patient."""
+    """A placement policy that is not compiled, told to be patient."""
 
     def __init__(self, inner: Placer) -> None:
         self.name = f"patient:{inner.name}"
@@ -41,6 +42,6 @@ class Patient:
 
 
 def patient(name: str) -> Placer:
-    """The placer ``name``, patient. Raises ``UnknownPolicy`` for one that there is not."""
+    """The placement policy ``name``, patient. Raises ``UnknownPolicy`` for one that there is not."""
     inner = registry.placer(name)
     return CompiledPlacer(inner.name, patient=True) if isinstance(inner, CompiledPlacer) else Patient(inner)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Searched:
-    """Plans that are searched for, anew whenever tasks come of which the plan does not know.
+    """Plans that are searched for, again whenever tasks come of which the plan does not know.
 
     A plan is an order in which nobody passes anybody: it is meant for rules that are ``strict``. Where tasks may
     pass, a long one slips in before several that the plan would have started together.
@@ -32,7 +32,7 @@ class Searched:
     def __init__(
         self, goal: str = "jct", effort: Effort | None = None, seed: int = 0, *, patient: bool = False
     ) -> None:
-        """``goal``: one of ``GOALS``, to be as small as can be. ``patient``: for placers that are."""
+        """``goal``: one of ``GOALS``, to be as small as can be. ``patient``: for placement policies that are."""
         self._goal, self._effort = GOALS[goal], effort or Effort()
         self._rng = np.random.default_rng(seed)
         self._tasks: TaskTable | None = None

@@ -1,8 +1,8 @@
 """A view as the coarse pool that plans are tried on.
 
-Coarse: devices of a node are added up, whatever their kind, islands or shares; processors and memory do not count;
-nobody slows his neighbours; run times are as believed. Where all devices are alike and whole, and nothing else is
-short, it does what the simulated pool does with the best-fit placer.
+Coarse: devices of a node are added up, whatever their kind, islands or shares; CPUs and memory do not count;
+nobody slows his neighbours; run times are as estimated. Where all devices are alike and whole, and nothing else is
+short, it does what the simulated pool does with the best-fit placement policy.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Cost tables from lists of layers and arrays, by the cost model.
 
 A layer's cost takes seconds to find, a network's minutes. Each shape is evaluated once for each array and kept in
-a folder at once, so that a run that was cut off goes on where it stopped and networks share what they can.
+a directory at once, so that a run that was cut off continues where it stopped and networks share what they can.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class KeptCosts:
             except (ValueError, TypeError, KeyError) as error:
                 where = f"{self._path}, line {number}"
                 raise DamagedCosts(
-                    f"{where}: no kept cost ({error}); take the line out: it is found anew"
+                    f"{where}: no kept cost ({error}); take the line out: it is found again"
                 ) from error
 
     def keep(self, shape: Shape, cost: LayerCost) -> None:

@@ -143,7 +143,7 @@ def _accelerator(hardware: str, top_bits: int | None = None) -> Any:
     validator = AcceleratorValidator(yaml.safe_load(hardware))
     described = validator.normalized_data
     if not validator.validate():
-        raise MirageError(f"{TOOL} refuses the hardware {described.get('name')!r}: {validator.validator.errors}")
+        raise MirageError(f"{TOOL} rejects the hardware {described.get('name')!r}: {validator.validator.errors}")
     if top_bits is not None:
         for port in described["memories"][TOP]["ports"]:
             port["bandwidth_max"] = top_bits
@@ -171,7 +171,7 @@ def _layer(mapped: Mapped, stride: int) -> Any:
     workload = WorkloadValidator([_described(mapped, stride)])
     mapping = MappingValidator([_mapping(mapped)])
     if not (workload.validate() and mapping.validate()):
-        raise MirageError(f"{TOOL} refuses {workload.validator.errors or mapping.validator.errors}")
+        raise MirageError(f"{TOOL} rejects {workload.validator.errors or mapping.validator.errors}")
     return LayerNodeFactory(workload.normalized_data[0], mapping.normalized_data).create()
 
 

@@ -1,4 +1,4 @@
-"""Joules of the processors' packages by Linux's powercap interface (RAPL): of all that ran, not of one process."""
+"""Joules of the CPUs' packages by Linux's powercap interface (RAPL): of all that ran, not of one process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class PackageMeter:
     @property
     def source(self) -> str:
         """What the figures are, for a manifest."""
-        return "RAPL, whole processor packages" if self._before else UNKNOWN
+        return "RAPL, whole CPU packages" if self._before else UNKNOWN
 
     def joules(self) -> float:
         """Since the meter was made or last read; 0 where there is no counter that may be read."""

@@ -1,4 +1,4 @@
-"""Where a cost table comes from: kept beside it as JSON, so that its figures can be judged and made again."""
+"""Where a cost table comes from: kept next to it as JSON, so that its figures can be judged and made again."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Manifest(_Document):
 
 
 def manifest_path(table: Path) -> Path:
-    """Beside the table: ``edge.csv`` has ``edge.manifest.json``."""
+    """Next to the table: ``edge.csv`` has ``edge.manifest.json``."""
     return table.with_suffix(".manifest.json")
 
 

@@ -93,7 +93,7 @@ def parse_table(where: str, lines: Iterable[str]) -> CostTable:
 
 
 def write_table(table: CostTable, path: Path, manifest: Manifest) -> None:
-    """The table and its manifest beside it."""
+    """The table and its manifest next to it."""
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)

@@ -34,7 +34,7 @@ def cost_table(name: str) -> CostTable:
 
 
 def cost_manifest(name: str) -> Manifest | None:
-    """Where the table comes from; None where nothing lies beside it."""
+    """Where the table comes from; None where nothing lies next to it."""
     return read_manifest(table_path(name))
 
 
@@ -43,7 +43,7 @@ def sources(names: Sequence[str]) -> list[Manifest]:
     found = [(name, cost_manifest(name)) for name in names]
     unknown = [name for name, manifest in found if manifest is None]
     if unknown:
-        raise ManifestError(f"no manifest lies beside {', '.join(unknown)}: it is not known how they were made")
+        raise ManifestError(f"no manifest lies next to {', '.join(unknown)}: it is not known how they were made")
     return [manifest for _, manifest in found if manifest is not None]
 
 

@@ -15,7 +15,7 @@ from mirage.allocation.inference.kernel.look import INFINITY, POPULATION, WINDOW
 RANK, UNIT = range(2)
 """Columns of ``draft.memory``: from 1 on; 0 where it has no place in the plan."""
 DRAWS, NEXT = range(2)
-"""Places in ``draft.state``: numbers drawn so far; when to search anew."""
+"""Places in ``draft.state``: numbers drawn so far; when to search again."""
 ORDER, PLACE = range(2)
 """Of the genes."""
 
@@ -23,12 +23,12 @@ GENERATIONS = 8
 ELITE = POPULATION // 4
 MUTATION = 0.05
 HASTE = 1e-3
-"""What the sum of all ends, in units of what is left to do, is worth beside one deadline."""
+"""What the sum of all ends, in units of what is left to do, is worth next to one deadline."""
 
 
 @compiled
 def magma(look: Look, now: float, count: int, draft: Draft, period: float, seed: float) -> int:
-    """Search anew when the period is over or somebody has no plan yet; then obey the plan."""
+    """Search again when the period is over or somebody has no plan yet; then obey the plan."""
     units.note_available(look, now, draft)
     keys.mark_late(look, now, count, draft, True)
     keys.deadlines(look, count, draft)

@@ -3,8 +3,8 @@
 Every unit has a line. By deadline, those that wait join the line in which they end first, and those that run and
 have more pieces to come that of their unit, if that is in time (``_seat``). Who would be late sends the largest
 of all lines away whose going makes room, if that is larger than itself (``_displace``): Moore's rule (Management
-Science 15(1), 1968), which on one unit keeps the most deadlines that can be kept. All is planned anew at every
-decision: lines are estimates, and a request goes on to another unit between two pieces where that is better.
+Science 15(1), 1968), which on one unit keeps the most deadlines that can be kept. All is planned again at every
+decision: lines are estimates, and a request continues to another unit between two pieces where that is better.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def triage(look: Look, now: float, count: int, draft: Draft) -> int:
 
 @compiled
 def _gather(look: Look, now: float, count: int, draft: Draft) -> int:
-    """Rows: the ready requests, then those that run and go on, by unit. How many; their keys are deadlines."""
+    """Rows: the ready requests, then those that run and continue, by unit. How many; their keys are deadlines."""
     for i in range(count):
         _note(look, now, draft, i, look.ready[i], look.piece[look.ready[i]])
     total = count

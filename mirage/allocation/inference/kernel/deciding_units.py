@@ -36,7 +36,7 @@ def assign_waiting(look: Look, now: float, count: int, draft: Draft, bandwidth: 
     """Each request in turn to the unit on which its piece ends first, also if it is busy until then.
 
     List scheduling: what is promised to a unit delays what is promised to it next. Only what begins now is
-    answered; the rest is decided anew at the next instant.
+    answered; the rest is decided again at the next time.
     """
     open_units, wanted = note_available(look, now, draft), wanted_by_all(look.drawn)
     if open_units == 0 or wanted >= bandwidth:
@@ -61,7 +61,7 @@ def assign_waiting(look: Look, now: float, count: int, draft: Draft, bandwidth: 
 def note_available(look: Look, now: float, draft: Draft) -> int:
     """When each unit can begin something; how many can now.
 
-    A unit that was believed to be free by now but is not is taken to need as long again as it is overdue.
+    A unit that was estimated to be free by now but is not is taken to need as long again as it is overdue.
     """
     free = 0
     for u in range(look.kind.shape[0]):

@@ -12,8 +12,8 @@ import numpy as np
 
 INFINITY = float("inf")
 
-# What ``advance`` and its callers answer. UNTIL: nothing is to be decided before the instant asked for. STUCK:
-# requests wait, nothing runs, and nothing more comes. WRONG: a dispatch that cannot be obeyed.
+# What ``advance`` and its callers answer. UNTIL: nothing is to be decided before the time asked for. STUCK:
+# requests wait, nothing runs, and nothing more comes. WRONG: a dispatch that cannot be executed.
 OVER, DECIDE, UNTIL, NEED_SPACE, STUCK, WRONG = range(6)
 
 # How bandwidth is shared; see ``sharing``.
@@ -40,7 +40,7 @@ SIM = np.dtype(
         ("decisions", "i8"),
         ("bytes", "f8"),  # moved by pieces that ended
         ("log", "i8"),
-        ("decided", "i8"),  # 1: all that could be at this instant; for whole runs, which go on when given space
+        ("decided", "i8"),  # 1: all that could be at this time; for whole runs, which continue when given space
         ("fresh", "i8"),
     ],
     align=True,

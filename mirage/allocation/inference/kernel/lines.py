@@ -1,6 +1,6 @@
 """Whole runs by policies whose order among the waiting stays as it is: the first is on top of a heap.
 
-So a long queue costs its logarithm, where a policy that looks at everybody costs its length. The order is that of
+So a long queue costs its logarithm, where a policy that looks at all users costs its length. The order is that of
 ``deciding``: the smallest key first, of equals the first to come; with ``late_last``, those that can keep their
 deadline no more behind all others. Who is late is found when he is on top: he goes to a heap of his own.
 """

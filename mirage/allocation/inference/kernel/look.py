@@ -14,7 +14,7 @@ INFINITY = float("inf")
 
 
 class Look(NamedTuple):
-    """The system at one instant; the names mean what they mean in ``SystemView``. Policies change nothing here."""
+    """The system at one time; the names mean what they mean in ``SystemView``. Policies change nothing here."""
 
     ready: np.ndarray  # i8 (at least P,): slots of the ready requests, in order of arrival
     arrival: np.ndarray  # f8 (S,)

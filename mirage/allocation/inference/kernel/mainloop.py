@@ -1,4 +1,4 @@
-"""The clock: on to the next instant at which something may be decided, and obeying what was."""
+"""The clock: on to the next time at which something may be decided, and obeying what was."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mirage.allocation.inference.kernel.layout import (
 
 @compiled
 def advance(fixed: Fixed, world: World, until: float) -> int:
-    """Go on until a request waits beside a free unit after something has happened, at most to ``until``."""
+    """Continue until a request waits next to a free unit after something has happened, at most to ``until``."""
     sim, units = world.sim[0], world.running.shape[0]
     while True:
         if _lacks_space(fixed, world):
@@ -70,7 +70,7 @@ def _end_pieces(fixed: Fixed, world: World) -> None:
 
 @compiled
 def obey(fixed: Fixed, world: World, requests: np.ndarray, units: np.ndarray, count: int) -> int:
-    """Begin the next pieces of these requests; the first row of what cannot be obeyed, else -1."""
+    """Begin the next pieces of these requests; the first row of what cannot be executed, else -1."""
     for i in range(count):
         request, unit = requests[i], units[i]
         if not (0 <= unit < world.running.shape[0]) or not _is_ready(world, request):
@@ -85,7 +85,7 @@ def obey(fixed: Fixed, world: World, requests: np.ndarray, units: np.ndarray, co
 
 @inlined
 def go_on(fixed: Fixed, world: World, until: float) -> int:
-    """``advance``; where it is cut short for want of space, nothing is decided again when it is called anew."""
+    """``advance``; where it is cut short for want of space, nothing is decided again when it is called again."""
     world.sim[0].decided = 1
     answer = advance(fixed, world, until)
     world.sim[0].decided = 1 if answer == NEED_SPACE else 0
@@ -94,7 +94,7 @@ def go_on(fixed: Fixed, world: World, until: float) -> int:
 
 @inlined
 def is_to_decide(world: World) -> bool:
-    """Whether a request waits beside a free unit."""
+    """Whether a request waits next to a free unit."""
     return world.sim[0].ready > 0 and world.sim[0].busy < world.running.shape[0]
 
 

@@ -14,9 +14,9 @@ from mirage.allocation.inference.kernel.scored import decide_scored
 
 @compiled
 def play(fixed: Fixed, world: World, draft: Draft, code: int, parameters: np.ndarray, period: float) -> int:
-    """Run to the end; what ``advance`` answered last, or WRONG for a choice that cannot be obeyed.
+    """Run to the end; what ``advance`` answered last, or WRONG for a choice that cannot be executed.
 
-    With a period (infinity: none) it is decided anew, too, whenever nothing was for so long.
+    With a period (infinity: none) it is decided again, too, whenever nothing was for so long.
     """
     while True:
         sim = world.sim[0]
@@ -25,7 +25,7 @@ def play(fixed: Fixed, world: World, draft: Draft, code: int, parameters: np.nda
             count = decide(code, parameters, look_at(fixed, world), sim.now, sim.ready, draft)
             if not _obey(fixed, world, draft, count):
                 return WRONG
-        if sim.busy == 0 and sim.arrived == fixed.arrival.shape[0]:  # whoever waits now will wait for ever
+        if sim.busy == 0 and sim.arrived == fixed.arrival.shape[0]:  # whoever waits now will wait indefinitely
             return advance(fixed, world, INFINITY)
         answer = go_on(fixed, world, sim.now + period)
         if answer not in (DECIDE, UNTIL):

@@ -6,7 +6,7 @@ but for a constant; 1: by deadline less what is won by parallel kinds; large: sh
 unit with the least ``wait + seconds to the end + (exp(-affinity) - 1) x seconds of the next piece + thrift x
 bytes of the next piece / bandwidth``, of those on which it keeps its deadline with a margin for what may still
 come: what is shared and short has a price. It is held for the piece and a part of what follows. Who gets a unit
-that is free begins, unless it is to hold back: then it waits as long as with it ``hold x`` the bandwidth that is
+that is free begins, unless it is to hold: then it waits as long as with it ``hold x`` the bandwidth that is
 wanted would exceed what there is. Who would rather have a unit that is busy waits for it. Who finds no unit to be
 in time on lets the others pass (as Moore's rule for the most jobs in time drops one, Management Science 15(1),
 1968, but without looking back), and gets what is left over, the shortest first: of units, and of bandwidth, unless

@@ -1,8 +1,8 @@
-"""What the learned agents see of requests and units at one instant, compiled: numbers without a unit.
+"""What the learned agents see of requests and units at one time, compiled: numbers without a unit.
 
 Rows are requests that are ready, requests that run (their following pieces), and one for each model "to come":
-what a request of it would be that came now. Seconds are always by others of the same instant or by the period, so
-that agents can be taught on one system and be used on another. ``squash(x) = x / (1 + |x|)`` keeps what has no
+what a request of it would be that came now. Seconds are always by others of the same time or by the period, so
+that agents can be trained on one system and be used on another. ``squash(x) = x / (1 + |x|)`` keeps what has no
 bound within -1 and 1.
 """
 
@@ -33,7 +33,7 @@ PIECE = (
     "comes",  # 1: it is not there yet
     "bytes",  # to the end at least, by what the bandwidth moves in what is left, for each unit: squashed
     "allowed",  # from arrival to deadline as usual for the model, by what it takes at best: logarithm
-    "often",  # the model's part of those that were seen waiting, lately
+    "often",  # the model's part of those that were seen waiting, recently
 )
 PAIR = (
     "able",  # 1: the kind can run the piece
@@ -68,12 +68,12 @@ TINY = 1e-12
 
 
 class Usual(NamedTuple):
-    """What is known of models beside their costs."""
+    """What is known of models next to their costs."""
 
     allowed: np.ndarray  # f8 (M,): seconds from arrival to deadline; NaN: never seen
     tenant: np.ndarray  # i4 (M,): the last one's
     weight: np.ndarray  # f8 (M,): the last one's
-    often: np.ndarray  # f8 (M,): part of those that wait, lately
+    often: np.ndarray  # f8 (M,): part of those that wait, recently
     moved: np.ndarray  # f8 (L,): bytes to the end of the model, each piece on the kind that moves the least
     kinds: np.ndarray  # f8 (3, K): working memory
 
@@ -91,7 +91,7 @@ class Rows(NamedTuple):
 
 @compiled
 def gather(look: Look, now: float, chosen: np.ndarray, usual: Usual, rows: Rows) -> int:
-    """Fill ``rows``: the ``chosen`` of the ready (places), what runs and goes on, what is usual. How many."""
+    """Fill ``rows``: the ``chosen`` of the ready (places), what runs and continues, what is usual. How many."""
     count = 0
     for i in range(len(chosen)):
         slot = look.ready[chosen[i]]

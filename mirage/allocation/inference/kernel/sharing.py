@@ -1,15 +1,15 @@
-"""How fast pieces run beside each other: the shared bandwidth, set anew whenever a piece begins or ends.
+"""How fast pieces run next to each other: the shared bandwidth, set again whenever a piece begins or ends.
 
 Piece i, alone on its unit, takes t_i seconds and moves D_i bytes; it wants w_i = D_i / t_i bytes a second. While
-the sum R of what is wanted is at most the bandwidth B, everybody runs as if alone. Beyond it, by the rule:
+the sum R of what is wanted is at most the bandwidth B, all users runs as if alone. Beyond it, by the rule:
 
 PROPORTIONAL is MAGMA's (Kao & Krishna, "MAGMA: An optimization framework for mapping multiple DNNs on multiple
 accelerator cores", HPCA 2022; ``post_process`` of its public code): each is given w_i B / R, and as its D_i
-bytes are then moved in t_i R / B, everybody runs slower by R / B. So does MOHaM (Das, Russo & Palesi, IEEE
+bytes are then moved in t_i R / B, all users runs slower by R / B. So does MOHaM (Das, Russo & Palesi, IEEE
 Transactions on Computers 73(8), 2024; ``src/moham.cc``). Its known fault: a piece that computes for long and
 asks for little is slowed as much as one that only moves data, as if it had asked for too much.
 
-ROOFLINE mends that. A piece computes and moves data at once (double buffering), so with m_i bytes a second it
+ROOFLINE fixes that. A piece computes and moves data at once (double buffering), so with m_i bytes a second it
 takes max(c_i, D_i / m_i), c_i its seconds of computing. The table's t_i is that for the most that its unit can
 draw: either t_i = c_i, or D_i / t_i is that most. In both cases more than w_i is of no use, and with less it
 progresses at m_i / D_i of itself a second: at min(1 / t_i, m_i / D_i). B is divided max-min fairly: nobody is
@@ -62,7 +62,7 @@ def _level(world: World, bandwidth: float) -> float:
 
 @inlined
 def _run(world: World, factor: float, level: float) -> None:
-    """Everybody at this factor of its own rate, and with at most ``level`` bytes a second."""
+    """All users at this factor of its own rate, and with at most ``level`` bytes a second."""
     for unit in range(world.running.shape[0]):
         if world.running[unit] < 0:
             continue

@@ -98,7 +98,7 @@ def planaria(options: str = "") -> CompiledPolicy:
 
     Known: the score, and that a request is given the fewest subarrays that meet its deadline. Ours, since units do
     not split: the slowest free unit on which the request, staying there, is in time; resources are its speed
-    beside the fastest conceivable unit. Slack is at least a thousandth of what is left: late requests come
+    next to the fastest conceivable unit. Slack is at least a thousandth of what is left: late requests come
     first, the shortest before the others, where a negative slack would have put them last, the nearly early
     behind the latest.
     """

@@ -27,7 +27,7 @@ def magma(options: str = _USUAL) -> CompiledPolicy:
 
     Known: two genomes, of accelerators and of priorities; the crossovers of one genome, of both, and of all that
     one accelerator has; mutation; offline, for the throughput of a batch. Ours: the batch is the ready window
-    (32, by deadline), searched anew each period (``magma:2ms``; 5 ms) and when somebody has no plan; the fitness
+    (32, by deadline), searched again each period (``magma:2ms``; 5 ms) and when somebody has no plan; the fitness
     is the weight of the requests in time, and little for ending early; 16 individuals, one of them greedy, 8
     generations, seeded (``magma:2ms+7``).
     """

@@ -1,4 +1,4 @@
-"""What trained agents are kept as: a folder of the actor as ONNX, and a manifest."""
+"""What trained agents are kept as: a directory of the actor as ONNX, and a manifest."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ACTOR = "actor.onnx"
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """How scores are obeyed: ``kernel.scored``'s parameters, and how often they are made anew."""
+    """How scores are executed: ``kernel.scored``'s parameters, and how often they are made again."""
 
     period: float = 0.05
     """Seconds: T_s."""
@@ -46,13 +46,13 @@ class Matching:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """All that is known of a trained agent beside its graph."""
+    """All that is known of a trained agent next to its graph."""
 
     plugin: str
     """``relmas`` or ``odra``."""
     matching: Matching
     training: dict[str, Any]
-    """From which scenarios it learnt, how, with which seeds."""
+    """From which scenarios it learned, how, with which seeds."""
     metrics: dict[str, float]
     """How it did on the workloads kept for validation."""
     decision_seconds: float
@@ -101,7 +101,7 @@ def write_agent(
     metrics: dict[str, float],
     decision_seconds: float,
 ) -> Path:
-    """Write an agent to ``folder``, whole or not at all. Raises ``ConfigError`` for a folder that is there."""
+    """Write an agent to ``folder``, whole or not at all. Raises ``ConfigError`` for a directory that is there."""
     files = {ACTOR: actor}
     versions, digests = library_versions("torch"), digests_of(files)
     manifest = Manifest(plugin, matching, training, metrics, decision_seconds, versions, digests)

@@ -1,4 +1,4 @@
-"""The trained agents as policies for requests: they score once a period, and a compiled matcher obeys."""
+"""The trained agents as policies for requests: they score once a period, and a compiled matcher executes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class LearnedPolicy:
         return self._score(self._desk.look(view), view)
 
     def decide(self, view: SystemView) -> Dispatch:
-        """See ``ports.RequestPolicy``. Scores anew where the period is over."""
+        """See ``ports.RequestPolicy``. Scores again where the period is over."""
         look = self._desk.look(view)
         kept, draft = self._recall(look, view), self._desk.draft(look)
         count = decide_scored(self.parameters, kept, look, view.now, len(view.request), draft)
@@ -90,12 +90,12 @@ def act(actor: Graph | None, sight: Sight) -> Float64:
 
 
 def relmas(folder: str) -> LearnedPolicy:
-    """The RELMAS-style agent kept in a folder. Raises ``ArtifactMismatch``, ``MissingExtra``."""
+    """The RELMAS-style agent kept in a directory. Raises ``ArtifactMismatch``, ``MissingExtra``."""
     return _learned("relmas", folder)
 
 
 def odra(folder: str) -> LearnedPolicy:
-    """The ODRA-style agent kept in a folder. Raises ``ArtifactMismatch``, ``MissingExtra``."""
+    """The ODRA-style agent kept in a directory. Raises ``ArtifactMismatch``, ``MissingExtra``."""
     return _learned("odra", folder)
 
 

@@ -1,4 +1,4 @@
-"""What the learned agents see at one instant, as arrays."""
+"""What the learned agents see at one time, as arrays."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SCHEMA_HASH = sha256("|".join((SCHEMA, *PIECE, *PAIR, *STATE, str(MOST))).encode
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """Of one instant. Rows (N) are by deadline, those that are late anyhow behind the others."""
+    """Of one time. Rows (N) are by deadline, those that are late anyhow behind the others."""
 
     order: Int32
     """[N] Rows of the view's ready requests, behind them of what runs; -1 less the model of what is to come."""
@@ -57,7 +57,7 @@ class Sight:
 
 
 class Eye:
-    """Sees one system as it goes on, and remembers what usually comes."""
+    """Sees one system as it continues, and remembers what usually comes."""
 
     def __init__(self, first: Int32, dram_bytes: NDArray[np.float64]) -> None:
         """Columns of the cost table."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 READY, REPEATS = 64, 200
 
 CORE_WATTS = 5.0
-"""What deciding draws while it lasts, taken, not measured: a busy core's part of a server's processor."""
+"""What deciding draws while it lasts, taken, not measured: a busy core's part of a server's CPU."""
 
 
 def seconds_of(policy: LearnedPolicy, costs: CostTable, system: UnitSystem, ready: int = READY) -> float:
@@ -32,7 +32,7 @@ def seconds_of(policy: LearnedPolicy, costs: CostTable, system: UnitSystem, read
 
 
 def crowd(costs: CostTable, system: UnitSystem, ready: int) -> SystemView:
-    """An instant at which so many requests of all models wait, and nothing runs."""
+    """A time at which so many requests of all models wait, and nothing runs."""
     units, model = len(system.names), np.arange(ready, dtype=np.int32) % len(costs.models)
     piece = costs.first[model]
     needed = np.nanmin(costs.remaining()[piece], axis=1)

@@ -1,1 +1,1 @@
-"""The gateway, its units and its hand-over."""
+"""The gateway, its units and its handover."""

@@ -1,4 +1,4 @@
-"""The state folder: where the gateway of the chain is found now, and what gateways have learnt."""
+"""The state directory: where the gateway of the chain is found now, and what gateways have learned."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ class Address:
 class StateFolder:
     """On a file system that all links, and the front, see.
 
-    Who writes there says who is asked, with the keys of tenants: only a folder that is this user's alone counts.
+    Who writes there says who is asked, with the keys of tenants: only a directory that is this user's alone
+    counts.
     """
 
     path: Path
@@ -46,7 +47,7 @@ class StateFolder:
             with suppress(FileExistsError):
                 self.path.mkdir(mode=0o700)
         except OSError as error:
-            problem = f"the state folder cannot be made: {error.strerror}; name another one"
+            problem = f"the state directory cannot be made: {error.strerror}; name another one"
             raise ConfigError(str(self.path), problem) from error
         self.check()
 
@@ -57,7 +58,7 @@ class StateFolder:
         except FileNotFoundError:
             return
         except OSError as error:
-            problem = f"the state folder cannot be looked at: {error.strerror}; name another one"
+            problem = f"the state directory cannot be looked at: {error.strerror}; name another one"
             raise ConfigError(str(self.path), problem) from error
         if problem := _problem_of(about):
             raise ConfigError(str(self.path), problem)
@@ -105,14 +106,14 @@ class StateFolder:
 
 def _problem_of(about: os.stat_result) -> str:
     if stat.S_ISLNK(about.st_mode):
-        return "the state folder is a link; name the folder itself"
+        return "the state directory is a link; name the directory itself"
     if not stat.S_ISDIR(about.st_mode):
-        return "the state folder is no directory; name another one"
+        return "the state directory is no directory; name another one"
     if about.st_uid != os.geteuid():
-        return f"the state folder belongs to another user (uid {about.st_uid}); name one of your own"
+        return f"the state directory belongs to another user (uid {about.st_uid}); name one of your own"
     if about.st_mode & _OTHERS:
         mode = stat.S_IMODE(about.st_mode)
-        return f"the state folder is open to others (mode {mode:04o}), and keys lie in there; chmod 700 it"
+        return f"the state directory is open to others (mode {mode:04o}), and keys lie in there; chmod 700 it"
     return ""
 
 

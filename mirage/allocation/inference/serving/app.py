@@ -90,7 +90,7 @@ class App:
         await pace.hold(self.state.client(request.headers, origin_of(request)), request.scope)
 
     async def _answer(self, request: Request) -> Response:
-        """A refusal is an answer too."""
+        """A rejection is an answer too."""
         try:
             return await self._find(request)(request)
         except Refusal as refusal:
@@ -233,7 +233,7 @@ async def _metrics(request: Request) -> Response:
 
 
 async def _proof(request: Request) -> Response:
-    """That this is the gateway of its state folder, for who can read its token there."""
+    """That this is the gateway of its state directory, for who can read its token there."""
     challenge = request.headers.get(proof.CHALLENGE, "")
     if not 0 < len(challenge) <= proof.LONGEST_CHALLENGE:
         longest = proof.LONGEST_CHALLENGE
@@ -242,7 +242,7 @@ async def _proof(request: Request) -> Response:
 
 
 async def _drain(request: Request) -> Response:
-    """``{"to": "http://HOST:PORT"}``: the successor that is ready; without it new requests are refused."""
+    """``{"to": "http://HOST:PORT"}``: the successor that is ready; without it new requests are rejected."""
     service = _service(request)
     service.tenants.check_operator(key_of(request.headers))
     with service.memory.reserved(None) as memory:

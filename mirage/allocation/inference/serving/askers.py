@@ -1,4 +1,4 @@
-"""One and the same request again and again, at as little cost as can be: what is measured is who answers."""
+"""One and the same request repeatedly, at as little cost as can be: what is measured is who answers."""
 
 from __future__ import annotations
 

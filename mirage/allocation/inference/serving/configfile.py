@@ -358,7 +358,7 @@ def _tenant(entry: TenantEntry, keys: tuple[str, ...], everything: tuple[str, ..
 
 
 def _table(entry: CostsEntry | None, folder: Path) -> str:
-    """A file is meant from the configuration's folder; what is none there is a name."""
+    """A file is meant from the configuration's directory; what is none there is a name."""
     if entry is None:
         return ""
     path = folder / entry.table

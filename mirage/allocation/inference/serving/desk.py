@@ -1,7 +1,7 @@
 """Who waits, what runs where, and what becomes of it: the gateway without its sockets.
 
 Every request that is let in leaves by exactly one door: it is answered, given up with a reason, or withdrawn by
-its sender. The instants are the caller's; nothing here waits or knows a clock.
+its sender. The times are the caller's; nothing here waits or knows a clock.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _ATTEMPTS = 2
 _OVERRUN = 0.1
-"""What runs longer than expected is believed to end after so much of its expected time."""
+"""What runs longer than expected is estimated to end after so much of its expected time."""
 
 
 class BadDispatch(Exception):

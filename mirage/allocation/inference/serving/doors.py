@@ -26,7 +26,7 @@ class Closed(Refusal):
 
 
 class Doors:
-    """Open at first; then requests go on to a successor, or are refused."""
+    """Open at first; then requests continue to a successor, or are rejected."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -35,7 +35,7 @@ class Doors:
         self.passing = 0
         """Requests that the successor answers just now."""
         self.forwarded_at = 0.0
-        """When a request went on to the successor last."""
+        """When a request continued to the successor last."""
 
     @property
     def open(self) -> bool:

@@ -1,4 +1,4 @@
-"""What a request of each model takes on each kind of unit, learnt from those that ended."""
+"""What a request of each model takes on each kind of unit, learned from those that ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stable address before the gateways of a chain's links: it asks whichever the state folder names now.
+"""A stable address before the gateways of a chain's links: it asks whichever the state directory names now.
 
 A request that nobody has begun to answer is asked again, at whoever is named then: inference changes nothing, so
 it does not matter if the first has begun to work on it. An answer that has begun is passed through, and never
@@ -51,7 +51,7 @@ class Front:
         self._upstream: Upstream | None = None
         self._looked = -_LOOK
         self._refused = ""
-        """What was wrong with the state folder at the last look."""
+        """What was wrong with the state directory at the last look."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI: everything is passed on."""
@@ -108,7 +108,7 @@ class Front:
         return self._upstream
 
     def _refuse(self, why: str) -> None:
-        """Whoever is named there, or was, is asked nothing until the folder is its owner's alone again."""
+        """Whoever is named there, or was, is asked nothing until the directory is its owner's alone again."""
         if why != self._refused:
             _LOG.error("event=state_folder_refused why=%r", why)
         self._refused = why

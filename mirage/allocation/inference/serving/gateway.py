@@ -92,7 +92,7 @@ class Gateway:
             self._drop(exchange, "gone")
 
     def _drop(self, exchange: Exchange, result: str) -> None:
-        """The worker need not go on with it."""
+        """The worker need not continue with it."""
         del self._exchanges[exchange.number]
         unit = self._desk.withdraw(exchange.number, monotonic())
         if unit is not None and unit in self._links:
@@ -147,7 +147,7 @@ class Gateway:
     def _abandon(self, unit: int, since: float) -> bool:
         """Give up a request of a worker that has answered others, or said that it lives, since then.
 
-        ``False``: the worker is silent, or goes on with what it was told to drop.
+        ``False``: the worker is silent, or continues with what it was told to drop.
         """
         exchange = self._exchanges.get(self._desk.request_on(unit))
         if exchange is None or self._heard[self._links[unit]] <= since:
@@ -158,7 +158,7 @@ class Gateway:
         return True
 
     def _wake(self) -> None:
-        """Decide once all that has happened at this instant is known."""
+        """Decide once all that has happened at this time is known."""
         if self._decision is None and self._desk.waiting:
             self._decision = self._loop.call_soon(self._decide)
 

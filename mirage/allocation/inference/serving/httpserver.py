@@ -48,7 +48,7 @@ class Listening:
             listening.listen(_WAITING)
         except OSError as error:
             listening.close()
-            raise ConfigError("listen", f"{self.host}:{self.port} cannot be had: {error.strerror}") from error
+            raise ConfigError("listen", f"{self.host}:{self.port} is not available: {error.strerror}") from error
         return listening
 
     def url(self, listening: socket.socket) -> str:
@@ -100,7 +100,7 @@ class GuardedProtocol(BoundedProtocol):
         self._patience = self.loop.call_later(_HEAD_WITHIN / 2, self.transport.close)
 
     def rest(self) -> None:
-        """Somebody else waits for what is to come."""
+        """Another user waits for what is to come."""
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None

@@ -1,4 +1,4 @@
-"""Large JSON is read and written in one thread beside the event loop, tenant by tenant."""
+"""Large JSON is read and written in one thread next to the event loop, tenant by tenant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests at random instants (Poisson), sent when they are due, whether or not answers come.
+"""Requests at random times (Poisson), sent when they are due, whether or not answers come.
 
 A latency counts from when its request was due: one that could not be sent in time because the sender was held up
 has waited all the same (no coordinated omission).

@@ -90,7 +90,7 @@ class Networks:
             tensors = self._networks[header["model"]].run(cut(header["inputs"], data), header["outputs"])
         except (Refusal, KeyError) as error:
             return end | {"status": 400, "why": str(error)}, []
-        except Exception as error:  # onnxruntime raises classes of its own, and the worker goes on
+        except Exception as error:  # onnxruntime raises classes of its own, and the worker continues
             return end | {"status": 500, "why": _first_line(error)}, []
         if (size := sum(len(tensor.data) for tensor in tensors)) > self._largest:
             return end | {"status": 413, "why": too_large(size, self._largest)}, []

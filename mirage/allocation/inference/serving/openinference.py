@@ -130,7 +130,7 @@ def _count(tensor: Tensor) -> int:
 
 
 def _numbers(tensor: Tensor) -> str:
-    """With commas between. Not all at once: other threads have their turn in between."""
+    """With comma-separated. Not all at once: other threads have their turn in between."""
     flat = tensor.array().reshape(-1)
     parts = (flat[at : at + _NUMBERS_AT_ONCE].tolist() for at in range(0, flat.size, _NUMBERS_AT_ONCE))
     try:

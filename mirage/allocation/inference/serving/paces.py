@@ -18,13 +18,13 @@ AT_A_FRONT = 50
 _GONE = 499
 """The status of a request whose client has left."""
 _REFUSAL_WITHIN = 30.0
-"""Seconds. A client with so many connections that their refusals take longer at this pace gets them faster."""
+"""Seconds. A client with so many connections that their rejections take longer at this pace gets them faster."""
 _LOOK_WITHIN = 2.0
 """Seconds that checks of health wait at most, whoever else asks from the same address."""
 
 
 class Paces:
-    """Of refusals, and of what is only looked at: health, models, metrics."""
+    """Of rejections, and of what is only looked at: health, models, metrics."""
 
     def __init__(self, rate: float = REFUSALS_A_SECOND) -> None:
         self._refusals = AnswerPace(rate, REFUSALS_AT_ONCE, _REFUSAL_WITHIN)

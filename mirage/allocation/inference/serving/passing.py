@@ -25,7 +25,7 @@ class BrokenOff(ConnectionError):
 
 
 def inquiry_of(request: Request, body: bytes) -> Inquiry:
-    """The same request to somebody else."""
+    """The same request to another user."""
     path, query = request.scope["raw_path"], request.scope["query_string"]
     target = (path + b"?" + query if query else path).decode("latin-1")
     return Inquiry(request.method, target, list(request.headers.raw), body)
@@ -49,7 +49,7 @@ def pass_back(reply: Reply, close: Callable[[], None]) -> Response:
 
 
 def _with_length(headers: list[tuple[bytes, bytes]], length: int) -> list[tuple[bytes, bytes]]:
-    """An answer in chunks that has come whole goes on as one of its length."""
+    """An answer in chunks that has come whole continues as one of its length."""
     if any(name.lower() == _LENGTH for name, _ in headers):
         return headers
     return [*headers, (_LENGTH, str(length).encode())]

@@ -24,7 +24,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 _STEADY = 60.0
 """Seconds after which a worker that fails is forgiven earlier failures."""
 _HOPELESS = 5
-"""Failures in a row from which on nobody waits for it, though it is tried again."""
+"""Failures in a row from which on nobody waits for it, though it is retried."""
 _LOOK = 0.25
 _GRACE = 5.0
 

@@ -11,7 +11,7 @@ import hmac
 import secrets
 
 PLACE, CHALLENGE = "/proof", "x-mirage-challenge"
-"""Where a gateway proves to who reads its state folder that it is the one named there, and the header."""
+"""Where a gateway proves to who reads its state directory that it is the one named there, and the header."""
 LONGEST_CHALLENGE = 128
 GATE, SECRET, NAME = "MIRAGE_SERVING_GATE", "MIRAGE_SERVING_SECRET", "MIRAGE_SERVING_UNIT"
 """Variables that a worker finds: where its gateway listens (``HOST:PORT``), what proves it, who it is."""

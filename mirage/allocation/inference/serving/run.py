@@ -138,7 +138,7 @@ class Running:
         return 0
 
     async def _take_over(self) -> bool:
-        """Whether the state folder names this gateway now; without room there it answers all the same."""
+        """Whether the state directory names this gateway now; without room there it answers all the same."""
         try:
             self._say(await take_over(self._folder, Address(self.url, self._identity.token)))
         except OSError as error:
@@ -147,7 +147,7 @@ class Running:
         return True
 
     def _keep_learnt(self) -> None:
-        """What it has learnt is for the next gateway: it goes on where there is no room for that."""
+        """What it has learned is for the next gateway: it continues where there is no room for that."""
         try:
             self._folder.write_learnt(self._desk.estimates.document())
         except OSError as error:

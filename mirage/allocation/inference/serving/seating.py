@@ -43,7 +43,7 @@ def system_of(plan: ServingPlan) -> UnitSystem:
 
 
 def estimates_of(plan: ServingPlan, learnt: Mapping[str, Mapping[str, float]]) -> Estimates:
-    """What is believed at first: what was measured, else a table of costs, else what the file says.
+    """What is estimated at first: what was measured, else a table of costs, else what the file says.
 
     Raises what ``cost_table`` raises.
     """

@@ -167,7 +167,7 @@ class ServerWatch:
         return {"Authorization": f"Bearer {self._key}"}
 
     def _connect(self, connection: http.client.HTTPConnection) -> None:
-        """To the server; raises ``PortTaken`` before anything is said to somebody else.
+        """To the server; raises ``PortTaken`` before anything is said to another user.
 
         Looked at once connected: while one user listens, another cannot have taken the connection.
         """

@@ -51,14 +51,14 @@ class Admission:
 
 @dataclass(slots=True)
 class Identity:
-    """What a gateway proves to those who know its token from the state folder."""
+    """What a gateway proves to those who know its token from the state directory."""
 
     token: str
     url: str = ""
     """Where it listens, once it does."""
 
     def prove(self, challenge: str) -> str:
-        """That it is the gateway that the state folder names."""
+        """That it is the gateway that the state directory names."""
         return prove(self.token, gateway_at(self.url), challenge)
 
 
@@ -101,7 +101,9 @@ class Service:
         return origin if row is None else f"tenant {row}"
 
     def successor_at(self, url: str) -> Upstream:
-        """The gateway at ``url``; one that the state folder names has to prove itself. Raises ``ValueError``."""
+        """The gateway at ``url``; one that the state directory names has to prove itself.
+
+        Raises ``ValueError``."""
         try:
             address = StateFolder(self.plan.gateway.state).read_address()
         except ConfigError as error:

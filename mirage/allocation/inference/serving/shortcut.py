@@ -3,7 +3,7 @@ is time of all requests.
 
 uvicorn keeps the connections. A request that comes whole, alone on its connection, while the gateway is open, is
 answered here; every other (in pieces, pipelined, announced by ``Expect``, of another kind, while the gateway
-drains) goes on to the application, which answers inference requests by the same functions.
+drains) continues to the application, which answers inference requests by the same functions.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Call:
         self._headers: Mapping[str, str] = {}
         self._writing: asyncio.Task[None] | None = None
         self._due: asyncio.TimerHandle | None = None
-        """When a refusal goes out that waits."""
+        """When a rejection goes out that waits."""
         self.keep_alive, self.response_complete, self.disconnected = keep_alive, False, False
         self.message_event = self
         """Set when somebody leaves, which the connection tells anyway."""
@@ -127,7 +127,7 @@ class Call:
         """See ``message_event``."""
 
     def begin(self, name: str, headers: Mapping[str, str], body: bytes) -> None:
-        """Ask, or be refused."""
+        """Ask, or be rejected."""
         service = self._service
         self._headers = headers
         try:
@@ -214,7 +214,7 @@ class Call:
             self._write(refusal.status, refusal.body, headers)
 
     def _delay(self, status: int) -> float:
-        """Seconds until a refusal is due."""
+        """Seconds until a rejection is due."""
         pace = self._service.paces.of("POST", status)
         return pace.delay(self._service.client(self._headers, self._connection.origin)) if pace else 0.0
 

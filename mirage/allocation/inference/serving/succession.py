@@ -1,4 +1,4 @@
-"""The hand-over between the gateways of two links: the successor is ready, and the predecessor makes way."""
+"""The handover between the gateways of two links: the successor is ready, and the predecessor makes way."""
 
 from __future__ import annotations
 

@@ -129,7 +129,9 @@ class Upstream:
         shown = said.decode("latin-1") if answer.status == 200 and said.isascii() else None
         proven = proof.proves(self._token, proof.gateway_at(self.url), challenge, shown)
         if not (proven and connection.reusable()):
-            raise Unreachable(f"{self.url}: whoever listens there is not the gateway that the state folder names")
+            raise Unreachable(
+                f"{self.url}: whoever listens there is not the gateway that the state directory names"
+            )
 
     async def _ask(self, connection: _Connection, inquiry: Inquiry, until: float) -> Reply:
         try:

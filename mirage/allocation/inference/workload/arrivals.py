@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def draw_times(arrivals: Poisson | Bursts, rate: float, duration: float, rng: np.random.Generator) -> Float64:
-    """The instants in [0, duration) at which one tenant's requests come; ``rate``: requests a second in the mean.
+    """The times in [0, duration) at which one tenant's requests come; ``rate``: requests a second in the mean.
 
     A Poisson process whose rate changes is one of rate 1 in a time that passes as fast as the rate is high.
     """

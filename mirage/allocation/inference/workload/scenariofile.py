@@ -197,5 +197,5 @@ def _arrivals(path: Path, read: _ArrivalEntry) -> Arrivals:
 
 
 def _beside(path: Path, name: str) -> str:
-    """A file named in a scenario is looked for beside it."""
+    """A file named in a scenario is looked for next to it."""
     return str(path.parent / name)

@@ -1,4 +1,4 @@
-"""``/chains/ID``: one chain, its links in time, what was foreseen of each, and why each thing was done."""
+"""``/chains/ID``: one chain, its links in time, what was predicted of each, and why each thing was done."""
 
 from __future__ import annotations
 

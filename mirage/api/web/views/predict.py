@@ -53,7 +53,7 @@ async def show_predict(request: Request) -> Response:
 
 
 async def _answer(ask: Inquiry, given: dict[str, str]) -> tuple[PredictionList | None, str]:
-    """What is foreseen; or what is wrong with the question; or neither, where nothing was asked."""
+    """What is predicted; or what is wrong with the question; or neither, where nothing was asked."""
     if not given["limit"]:
         return None, ""
     query = {name: text or None for name, text in given.items()}

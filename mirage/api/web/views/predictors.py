@@ -31,7 +31,7 @@ class PredictorRow:
     """One predictor: what it does here and how it did in one partition."""
 
     name: str
-    """Without the folder that a trained model is in."""
+    """Without the directory that a trained model is in."""
     at_work: PredictorDocument | None
     measured: ShadowResult | None
     gain: Interval | None
@@ -40,7 +40,7 @@ class PredictorRow:
 
     @property
     def where(self) -> str:
-        """Whose hand-overs it is measured on."""
+        """Whose handovers it is measured on."""
         if self.measured is None:
             return "all partitions" if self.curve else ""
         return self.measured.partition or "unknown partition"

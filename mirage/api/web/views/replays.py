@@ -15,7 +15,7 @@ from mirage.api.web.inquiry import Inquiry
 from mirage.api.web.rendering import render
 
 PRESET = "generated:demo:1"
-"""Offered beside the files."""
+"""Offered next to the files."""
 _ALL = "all"
 _LEAST = 0.25
 """Hours that the picture shows at least."""
@@ -30,7 +30,7 @@ class Estimate(BaseModel):
 
 
 class PolicyRow(BaseModel):
-    """One policy on the hand-overs of one class of load, as ``mirage replay --json`` has it; hours and shares."""
+    """One policy on the handovers of one class of load, as ``mirage replay --json`` has it; hours and shares."""
 
     policy: str
     load: str

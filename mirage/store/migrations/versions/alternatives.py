@@ -10,6 +10,6 @@ down_revision = "0009"
 
 
 def upgrade() -> None:
-    """From whose a user's name is. Of the hand-overs that are there already it is not known."""
+    """From whose a user's name is. Of the handovers that are there already it is not known."""
     for level in ("p10", "p50", "p90"):
         op.add_column("outcomes", sa.Column(f"alternative_{level}", sa.BigInteger()))

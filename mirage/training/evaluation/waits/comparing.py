@@ -1,4 +1,4 @@
-"""Forecasts of recorded waits compared: earlier jobs teach, later ones choose, the latest test."""
+"""Forecasts of recorded waits compared: earlier jobs train, later ones choose, the latest test."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mirage.training.evaluation.waits.records import Float64, Int64
 
 CHOOSE_FROM, TEST_FROM = 0.5, 0.75
-"""Places in the order of submission: half of the jobs teach, a quarter chooses, the last quarter tests."""
+"""Places in the order of submission: half of the jobs train, a quarter chooses, the last quarter tests."""
 
 CLOSE = 1 / 6
 """Hours: a forecast within ten minutes is close."""
@@ -42,7 +42,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class WaitScore:
-    """How one method foresaw the waits of the same jobs. Hours; shares within 0 and 1."""
+    """How one method predicted the waits of the same jobs. Hours; shares within 0 and 1."""
 
     method: str
     seeds: int
@@ -59,7 +59,7 @@ class WaitScore:
     pinball_most: float
     """Of the seeds."""
     coverage: float | None
-    """Share of waits within P10 and P90; ``None`` where one instant is foreseen."""
+    """Share of waits within P10 and P90; ``None`` where one time is predicted."""
     seconds: float
     """By the wall's clock, training and all."""
 
@@ -95,7 +95,7 @@ def compare_waits(
     parts = split(records, choice.most)
     taught, chosen, tested = parts
     recent = {number: records.recent(rows) for number, rows in enumerate(parts)}
-    say(f"{table.source}: {len(taught)} jobs teach, {len(chosen)} choose, {len(tested)} test")
+    say(f"{table.source}: {len(taught)} jobs train, {len(chosen)} choose, {len(tested)} test")
     seen = [features(records, rows, recent[number]) for number, rows in enumerate(parts)]
     hours = [records.wait_hours(rows) for rows in parts]
     answers: dict[str, list[tuple[Float64, float]]] = {
@@ -120,7 +120,7 @@ def compare_waits(
 
 
 def split(records: Records, most: int) -> tuple[Int64, Int64, Int64]:
-    """Rows that teach, choose and test, by submission; a wait that is known only in the next part is left out.
+    """Rows that train, choose and test, by submission; a wait that is known only in the next part is left out.
 
     Raises ``ConfigError`` where a part is empty.
     """
@@ -132,7 +132,7 @@ def split(records: Records, most: int) -> tuple[Int64, Int64, Int64]:
     testing = rows[submit >= second]
     parts = tuple(_thinned(part, most) for part in (teaching, choosing, testing))
     if not all(len(part) for part in parts):
-        raise ConfigError(table.source, f"{len(rows)} recorded waits are too few to teach, choose and test")
+        raise ConfigError(table.source, f"{len(rows)} recorded waits are too few to train, choose and test")
     return parts[0], parts[1], parts[2]
 
 
@@ -172,7 +172,7 @@ def _planned(
 
 
 def score(name: str, runs: list[tuple[Float64, float]], wait: Float64) -> WaitScore:
-    """Means over runs of what each foresaw, shape (jobs, levels), and the seconds that it took."""
+    """Means over runs of what each predicted, shape (jobs, levels), and the seconds that it took."""
     losses = [float(pinball(wait, told, LEVELS).mean()) for told, _ in runs]
     errors = [abs(told[:, LEVELS.index(0.5)] - wait) for told, _ in runs]
     ends = [(told[:, LEVELS.index(ENDS[0])], told[:, LEVELS.index(ENDS[1])]) for told, _ in runs]

@@ -1,4 +1,4 @@
-"""Forecasts of recorded waits: by the waits of late, by trees, by look-ahead. All answer hours at ``LEVELS``."""
+"""Forecasts of recorded waits: by the waits recently, by trees, by look-ahead. All answer hours at ``LEVELS``."""
 
 from __future__ import annotations
 
@@ -87,12 +87,12 @@ def by_trees(
     rows, hours = np.concatenate([teaching[0], choosing[0]]), np.concatenate([teaching[1], choosing[1]])
     booster = xgboost.train(parameters, xgboost.DMatrix(rows, np.log1p(hours)), watched.best_iteration + 1)
     found = np.expm1(booster.inplace_predict(asked).astype(np.float64))
-    # Quantiles learnt one by one may cross; sorted they are never worse.
+    # Quantiles learned one by one may cross; sorted they are never worse.
     return np.sort(np.maximum(found, 0.0), axis=1)
 
 
 def by_lookahead(records: Records, cluster: ClusterConfig, rows: Int64, seed: int = 0) -> Float64:
-    """Look-ahead from the recorded queue of each submission, shape (rows, levels); ``nan`` where it refuses.
+    """Look-ahead from the recorded queue of each submission, shape (rows, levels); ``nan`` where it rejects.
 
     Raises ``ConfigError`` for a cluster that does not have the partitions of the trace.
     """

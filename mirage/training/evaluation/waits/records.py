@@ -1,4 +1,4 @@
-"""What a job table tells at the instant of a submission: nothing that came later."""
+"""What a job table tells at the time of a submission: nothing that came later."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ Float64 = NDArray[np.float64]
 
 
 class Tally:
-    """How much had come, and had not left, strictly before an instant, group by group."""
+    """How much had come, and had not left, strictly before a time, group by group."""
 
     def __init__(self, group: Int64, came: Int64, left: Int64, weight: Float64) -> None:
         """Equal lengths. ``left`` is ``NEVER`` for what stays; what leaves as it comes is never there."""
         self._came, self._left = Ledger(group, came, weight), Ledger(group, left, weight)
 
     def at(self, group: Int64, time: Int64) -> Float64:
-        """The sum of weights there, one for each pair of a group and an instant."""
+        """The sum of weights there, one for each pair of a group and a time."""
         return self._came.before(group, time) - self._left.before(group, time)
 
 
 class Ledger:
-    """Sums of weights of events strictly before an instant, group by group."""
+    """Sums of weights of events strictly before a time, group by group."""
 
     def __init__(self, group: Int64, time: Int64, weight: Float64) -> None:
         order = np.lexsort((time, group))
@@ -48,7 +48,7 @@ class Ledger:
         return np.asarray(self._sums[last] - self._sums[first])
 
     def places(self, group: Int64, time: Int64) -> tuple[Int64, Int64]:
-        """For each pair the events of the group before the instant, as a range of ``rows``."""
+        """For each pair the events of the group before the time, as a range of ``rows``."""
         first, last = np.empty(len(time), dtype=np.int64), np.empty(len(time), dtype=np.int64)
         for one in np.unique(group):
             asked = group == one
@@ -83,7 +83,7 @@ class Records:
         if not (started & (table.start >= table.submit)).any() or not (table.wait > 0).any():
             raise TraceError(table.source, 0, "start", "no job has waited: there are no recorded waits")
         ended = np.where(table.end != ABSENT, table.end, NEVER)
-        # A job of which nobody knows when it left the queue must not stand in it for ever.
+        # A job of which nobody knows when it left the queue must not stand in it indefinitely.
         gone = np.where(table.end != ABSENT, table.end, table.submit)
         left_queue = np.where(started, table.start, gone)
         return cls(table, _codes(table.partition), _codes(table.user), left_queue, np.where(started, ended, NEVER))

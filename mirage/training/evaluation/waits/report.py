@@ -29,7 +29,7 @@ HEADINGS = (
 MEANING = (
     "Forecasts are made as each job is submitted, from what was recorded until then. Errors are of P50; pinball "
     "is the mean quantile loss of P10, P25, P50, P75 and P90; of the waits 80 % should lie within P10 and P90. "
-    "Half of the jobs teach, a quarter chooses, the last quarter by submission tests; learned figures are means "
+    "Half of the jobs train, a quarter chooses, the last quarter by submission tests; learned figures are means "
     "over seeds. Where a trace holds only jobs that were seen pending, so does this comparison."
 )
 

@@ -21,7 +21,7 @@ WIDEST = 16
 SPREAD = 0.3
 """What it costs to be spread over more nodes than the task needs: it will meet neighbours that nobody sees yet."""
 LOOSE = 0.02
-"""What it costs to take a node that is all free beside the task: of equals the tightest is taken (best-fit)."""
+"""What it costs to take a node that is all free next to the task: of equals the tightest is taken (best-fit)."""
 
 
 @compiled
@@ -30,7 +30,7 @@ def assign(
 ) -> tuple[Int32, Int32, Int32, Crowd]:
     """Places for the tasks ``order``: ends [J] of each one's devices, the devices, the first nodes [J], the crowd.
 
-    The node is -1 for those that are left; a task of processors alone has a node and no devices.
+    The node is -1 for those that are left; a task of CPUs alone has a node and no devices.
 
     ``affinity`` [J, N] is added to the utility of a placement, in the mean over its nodes. A task whose best
     placement is worth less than ``patience`` [J] is left, unless nothing runs. What is free is changed, and the
@@ -61,7 +61,7 @@ def assign(
 
 @compiled
 def _lodge(standing: Standing, task: int) -> int:
-    """A node for a task of processors alone, the one with most of them free; -1 where it does not fit."""
+    """A node for a task of CPUs alone, the one with most of them free; -1 where it does not fit."""
     demands, machines = standing.demands, standing.machines
     node = int(np.argmax(np.where(machines.memory_mb >= demands.memory_mb[task], machines.cpus, -1)))
     if machines.memory_mb[node] < demands.memory_mb[task] or machines.cpus[node] < demands.cpus[task]:

@@ -113,7 +113,7 @@ def crowd_of(standing: Standing) -> Crowd:
 
 @compiled
 def room_on(standing: Standing, task: int, node: int) -> int:
-    """How many of the node's devices would do for the task, were it there alone with its processors and memory."""
+    """How many of the node's devices would do for the task, were it there alone with its CPUs and memory."""
     demands, machines = standing.demands, standing.machines
     found = 0
     for device in range(machines.first_device[node], machines.first_device[node + 1]):
@@ -131,7 +131,7 @@ def room_on(standing: Standing, task: int, node: int) -> int:
 
 @compiled
 def part_of(total: int, devices: int, of: int) -> int:
-    """What a part with so many of the task's devices needs of processors or memory."""
+    """What a part with so many of the task's devices needs of CPUs or memory."""
     return (total * devices + of - 1) // of
 
 

@@ -18,7 +18,7 @@ UInt64 = NDArray[np.uint64]
 UNKNOWN = 3600.0
 """Seconds for which a task is taken of which nothing is known, where nothing is known of any other."""
 SLOWEST = 1e-3
-"""The least speed that is believed: a table's zero would make times without end."""
+"""The least speed that is estimated: a table's zero would make times without end."""
 
 
 class Demands(NamedTuple):
@@ -31,7 +31,7 @@ class Demands(NamedTuple):
     cpus: Int32
     memory_mb: Int64
     left: Float64
-    """Seconds at reference speed that are believed to be left; never NaN."""
+    """Seconds at reference speed that are estimated to be left; never NaN."""
 
 
 class Machines(NamedTuple):
@@ -54,7 +54,7 @@ class Speeds(NamedTuple):
     alone: Float64
     together: Float64
     slower: Float64
-    """[R, R] How many times longer a row takes beside another; no logarithm."""
+    """[R, R] How many times longer a row takes next to another; no logarithm."""
 
 
 class Holdings(NamedTuple):

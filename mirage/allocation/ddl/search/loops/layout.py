@@ -12,7 +12,7 @@ SLACK = 1e-6
 LOAD = np.dtype(
     [
         ("devices", "f8"),  # all of its shares together
-        ("length", "f8"),  # seconds, as believed
+        ("length", "f8"),  # seconds, as estimated
         ("kinds", "u8"),
         ("most_nodes", "i8"),
     ],

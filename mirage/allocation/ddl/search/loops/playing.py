@@ -1,6 +1,7 @@
 """A plan played through the coarse pool: in its order, nobody passes anybody.
 
-Tasks are placed as the best-fit placer does: on one node where there is one with room for all, the fullest of
+Tasks are placed as the best-fit placement policy does: on one node where there is one with room for all, the
+fullest of
 these; else on the roomiest nodes, and what is left on the fullest with room for it.
 """
 
