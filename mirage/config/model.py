@@ -122,8 +122,7 @@ class LoopSection(Section):
     """After so long, in real time, a link that was sent and that no snapshot shows is sent again."""
     predictor: str = "auto"
     """As "mirage plugins" lists them, such as fixed:6h; a trained one by its model's directory, such as
-    xgboost:/path/of/model, or by name alone: that which is in use in the state directory's models. auto: the
-    best of
+    xgboost:/path/of/model, or by name alone: the one in use in the state directory's models. auto: the best of
     those at hand. It decides where a successor is not pinned: see chains.steering."""
     shadows: tuple[str, ...] = ()
     """Predictors that are asked at each decision too, and decide nothing; "mirage models shadow" compares."""
@@ -175,8 +174,7 @@ class TrainingSection(Section):
     span: Positive = 90 * _DAY
     """How far back jobs are learned from."""
     launcher: Literal["local", "slurm"] = "local"
-    """local: a process of least priority next to the daemon; slurm: a job whose node shares the state
-    directory."""
+    """local: a process of least priority; slurm: a job whose node shares the state directory."""
 
 
 class ReplaysSection(Section):
@@ -281,7 +279,7 @@ class ApiSection(Section):
     certificate_key: FileName = ""
     trusted_proxies: tuple[str, ...] = ()
     """Addresses or networks of proxies that speak TLS for this daemon: what they say of the caller's address is
-    estimated, and without a certificate only they may come from other machines."""
+    trusted, and without a certificate only they may come from other machines."""
     url: Annotated[str, Field(pattern=r"^(https?://[A-Za-z0-9.:\[\]-]+/?)?$")] = ""
     """Where browsers find the page, without a path: https://mirage.example.org; empty: the address listened on."""
     policy: FileName = ""

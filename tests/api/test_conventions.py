@@ -301,7 +301,7 @@ def test_every_change_is_in_the_audit_and_reading_is_not(network: Network) -> No
         for line in answer.body["entries"]
     ]
     assert lines == [
-        ("ada", f"token {made['id']}", f"POST {CHAINS}/train/resume", None, "refused (403)"),
+        ("ada", f"token {made['id']}", f"POST {CHAINS}/train/resume", None, "rejected (403)"),
         ("ada", "session", f"create token {made['id']} of scope read for ada", None, "done"),
         ("ada", "jwt", "pause", owned_id("train-k3q9", "ada"), "done"),
         ("ada", "jwt", "create chain for ada", owned_id("train-k3q9", "ada"), "done"),

@@ -146,7 +146,7 @@ def test_change_without_scope_is_refused_while_audit_hangs(network: Network, hun
         assert hung.begun.wait(60)
         hung.go.set()
     (line,) = network.audited(1)
-    assert (line.user, line.result) == ("ada", "refused (403)")
+    assert (line.user, line.result) == ("ada", "rejected (403)")
 
 
 def test_command_is_answered_after_its_audit_line(network: Network, hung: HungAudit) -> None:

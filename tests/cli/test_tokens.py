@@ -67,8 +67,8 @@ def test_mistakes_are_said(world: World) -> None:
         ('everyone = "read"\n', "line 1: everyone: there is no such key"),
         ("x = = 1", "not TOML"),
         ('anonymous = "operate"', "anonymous"),
-        ("", "line 1: all users: it is missing"),
-        ('everybody = "read"\n[users]\nada = "none"', "line 1: all users: put it last"),
+        ("", "line 1: everybody: it is missing"),
+        ('everybody = "read"\n[users]\nada = "none"', "line 1: everybody: put it last"),
     ],
 )
 def test_a_wrong_policy_is_found_before_the_daemon_starts(tmp_path: Path, policy: str, words: str) -> None:

@@ -191,7 +191,7 @@ def _check_order(text: str, found: _File) -> None:
     below = map(str.strip, text.split("\n")[line:])
     if (lost := next(chain(users, groups), None)) and any(each and each[0] != "#" for each in below):
         raise ValueError(
-            f"line {line or 1}: all users: put it last, below users.NAME = ... and groups.NAME = ...; "
+            f"line {line or 1}: everybody: put it last, below users.NAME = ... and groups.NAME = ...; "
             f"a file cut short would lose {lost} and give more"
         )
 
