@@ -37,8 +37,7 @@ $(
     mirage_said=$(
       mirage_run timeout 30 squeue --noheader --states=all --jobs={job} \\
         --Format=State:.20,exit_code:.12,StartTime:.24,EndTime:.24,TimeLimit:.20 2>&1 >&4
-    )
-    mirage_said=$?:$mirage_said
+    ) && mirage_said=0:$mirage_said || mirage_said=$?:$mirage_said
   }} 4>&1
   case $mirage_said in
     0:* | 127:* | *"Invalid job id"*) ;;
@@ -57,7 +56,7 @@ unset mirage_state mirage_code mirage_start mirage_end mirage_limit
 """
 _WAIT = """\
 # Its nodes are free while it is suspended; it may write once it is resumed, and only one link may.
-mirage_told={told}
+mirage_told={told} mirage_last=
 mirage_waits() {{
   case $mirage_state in
     SUSPENDED | RUNNING | COMPLETING) mirage_told=1 ;;

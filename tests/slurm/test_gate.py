@@ -114,6 +114,17 @@ def test_link_of_one_writer_waits_until_the_one_before_is_over(
     tmp_path: Path, gate: Gate, states: tuple[str, ...], code: int, shell: str
 ) -> None:
     """Its nodes are free while that one is suspended; a Slurm that is away for a while does not let it go."""
+    done = waited(tmp_path, gate, states, shell, {})
+    assert done.returncode == code, done.stderr
+    waits = len(states) - 1 if gate.bound or states[0] != "DOWN" else 0
+    assert done.stdout.split() == ([str(waits)] if code == RUNS else [])
+    assert ("waits for its end" in done.stderr) == bool(waits)
+
+
+def waited(
+    tmp_path: Path, gate: Gate, states: tuple[str, ...], shell: str, variables: dict[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """A gated link while the job before is in these states in turn; its script prints how often it waited."""
     for name, text in (("sleep", "#!/bin/sh\necho x >>$TMPDIR/slept\n"), ("slurm_script", "")):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
@@ -128,13 +139,27 @@ def test_link_of_one_writer_waits_until_the_one_before_is_over(
     answer = f'n=$(wc -l <"$TMPDIR/slept")\n{answers}'
     script = tmp_path / "slurm_script"
     script.write_text(gated(f"#!{shell}\necho $(wc -l <$TMPDIR/slept)\nexit {RUNS}\n", gate))
-    done = subprocess.run(
-        [script], capture_output=True, text=True, check=False, env=squeue(tmp_path, answer), timeout=60
-    )
-    assert done.returncode == code, done.stderr
-    waits = len(states) - 1 if gate.bound or states[0] != "DOWN" else 0
-    assert done.stdout.split() == ([str(waits)] if code == RUNS else [])
-    assert ("waits for its end" in done.stderr) == bool(waits)
+    environment = squeue(tmp_path, answer) | variables
+    return subprocess.run([script], capture_output=True, text=True, check=False, env=environment, timeout=60)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"SHELLOPTS": "nounset"},
+        {"SHELLOPTS": "errexit:nounset:noclobber:noglob"},
+        {"SHELLOPTS": "errexit:posix"},
+        {"SHELLOPTS": "errexit:nounset", "BASHOPTS": "inherit_errexit"},
+    ],
+    ids=lambda options: "-".join(options.values()),
+)
+@pytest.mark.parametrize("states", [("SUSPENDED", "DOWN", "RUNNING", "GONE"), ("RUNNING", "DOWN", "COMPLETED")])
+def test_gate_waits_under_any_shell_options_of_the_environment(
+    tmp_path: Path, states: tuple[str, ...], options: dict[str, str]
+) -> None:
+    done = waited(tmp_path, Gate(JOB, alone=True), states, "/bin/bash", options)
+    assert (done.returncode, done.stdout.split()) == (RUNS, [str(len(states) - 1)]), done.stderr
+    assert "unbound" not in done.stderr
 
 
 @pytest.mark.parametrize(
