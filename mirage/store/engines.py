@@ -62,6 +62,9 @@ def postgres_engine(url: URL, patience: float) -> Engine:
     }
     own = {key: value for key, value in settings.items() if key not in url.query}
     own["client_encoding"] = "utf8"
+    # PgBouncer may give each transaction another server session (pool_mode=transaction): what is prepared in one
+    # is not there in the next.
+    own["prepare_threshold"] = None
     try:
         engine = create_engine(url, connect_args=own, pool_pre_ping=True, pool_timeout=patience)
     except ModuleNotFoundError:
@@ -78,8 +81,10 @@ def postgres_engine(url: URL, patience: float) -> Engine:
     def prepare(connection: Any, entry: ConnectionPoolEntry) -> None:
         del entry
         _check_encoding(str(connection.info.parameter_status("server_encoding")))
-        connection.cursor().execute(f"SET lock_timeout = {int(patience * 1_000)}")
-        connection.commit()
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        connection.exec_driver_sql(f"SET LOCAL lock_timeout = {int(patience * 1_000)}")
 
     return engine
 

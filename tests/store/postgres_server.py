@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PATIENCE = 60
+PGBOUNCER = "/usr/sbin/pgbouncer"
 
 
 class NoPostgres(Exception):
@@ -117,6 +118,33 @@ class PostgresServer:
         with psycopg.connect(self.url(name), autocommit=True) as connection:
             yield connection
 
+    @contextlib.contextmanager
+    def pooled(self, name: str) -> Iterator[str]:
+        """The URL of a database behind PgBouncer: each transaction may run in another of two sessions."""
+        if not Path(PGBOUNCER).exists():
+            if "CI" in os.environ:
+                pytest.fail("PgBouncer is not installed")
+            pytest.skip("PgBouncer is not installed (Debian: apt install pgbouncer)")
+        port, settings = _free_port(), self.folder / f"{name}.ini"
+        (self.folder / "users.txt").write_text('"mirage" ""\n')
+        settings.write_text(
+            f"[databases]\n{name} = host=127.0.0.1 port={self.port} user=mirage\n"
+            f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\nauth_type = trust\n"
+            f"auth_file = {self.folder}/users.txt\npool_mode = transaction\nserver_round_robin = 1\n"
+            "default_pool_size = 2\nmin_pool_size = 2\n"
+        )
+        with (self.folder / "pgbouncer.log").open("ab") as log:
+            process = subprocess.Popen([PGBOUNCER, settings], user=self.account, stdout=log, stderr=log)
+        try:
+            deadline = time.monotonic() + PATIENCE
+            while not _listens(port):
+                assert process.poll() is None and time.monotonic() < deadline, "PgBouncer did not start"
+                time.sleep(0.05)
+            yield f"postgresql://mirage@127.0.0.1:{port}/{name}"
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(PATIENCE)
+
     def _await_answer(self) -> None:
         deadline = time.monotonic() + PATIENCE
         while True:
@@ -128,6 +156,11 @@ class PostgresServer:
                 if self.process.poll() is not None or time.monotonic() > deadline:
                     raise RuntimeError(f"PostgreSQL did not start: {(self.folder / 'log').read_text()}") from None
                 time.sleep(0.05)
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def server_for_tests() -> Iterator[PostgresServer]:

@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 from small_disks import mounted
 from sqlalchemy import event
@@ -275,6 +276,29 @@ def test_a_connection_cut_in_the_middle_is_tried_once_more(remote: Store, postgr
     remote.chains.save(record().with_link(ran(1, 100, 200)))
     assert len(cuts) == 1
     assert reopened(remote).load() == (record().with_link(ran(1, 100, 200)),)
+
+
+@POSTGRES
+def test_each_transaction_may_run_in_another_session(postgres: PostgresServer) -> None:
+    """A daemon behind PgBouncer with ``pool_mode = transaction``; the bound on waits for locks holds there too."""
+    postgres.new_database("pooled")
+    with postgres.pooled("pooled") as url:
+        store = open_store(url, patience=0.2)
+        try:
+            for held in range(2):
+                with psycopg.connect(url) as other:
+                    other.execute("SELECT 1")  # holds the session that was used last: the store gets the other one
+                    for n in range(10 * held + 1, 10 * held + 11):
+                        store.journal.write(Entry(n, ChainId("svc"), EntryKind.EVENT, f"entry {n}"))
+                        store.chains.save(record(failures=n))
+            assert reopened(store).load() == (record(failures=20),)
+            assert len(store.journal.read()) == 20
+            with postgres.connection("pooled") as other, other.transaction():
+                other.execute("LOCK TABLE chains")
+                with pytest.raises(StoreUnavailable):
+                    store.chains.save(record(failures=21))
+        finally:
+            store.database.close()
 
 
 @POSTGRES
