@@ -138,7 +138,8 @@ class PostgresServer:
         try:
             deadline = time.monotonic() + PATIENCE
             while not _listens(port):
-                assert process.poll() is None and time.monotonic() < deadline, "PgBouncer did not start"
+                assert process.poll() is None, "PgBouncer did not start"
+                assert time.monotonic() < deadline
                 time.sleep(0.05)
             yield f"postgresql://mirage@127.0.0.1:{port}/{name}"
         finally:
