@@ -44,7 +44,9 @@ def as_seen(record: ChainRecord, snapshot: Snapshot) -> ChainRecord:
             continue
         if job.runs_untold:  # a later snapshot tells them, because the job's time is not the one stored
             continue
-        record = record.with_link(replace(link, job_submit=job.submit))
+        # Slurm may have taken a job long after it was sent.
+        submit = max(link.submit, job.submit) if link.job_submit == ABSENT else link.submit
+        record = record.with_link(replace(link, submit=submit, job_submit=job.submit))
     if shown and record.unmarked is shown.isdisjoint(snapshot.unmarked):
         record = replace(record, unmarked=not record.unmarked)
     return record

@@ -35,8 +35,8 @@ class Service:
 
     state: ServiceState
     since: Seconds = ABSENT
-    """Up: start of the first link after the last interruption; paused or cancelled: when that was; else the end
-    of the link that ran last."""
+    """Up: start of the first link after the last interruption; paused or cancelled: when that was asked for; else
+    the end of the link that ran last."""
     interruption: Seconds = 0
     """Seconds for which nothing has run since the last link, or had as the chain ended."""
     overlap: Seconds = 0
@@ -52,7 +52,8 @@ def service_of(record: ChainRecord, now: Seconds) -> Service:
     if up and state is ServiceState.UP:
         return Service(state, _up_since(record), overlap=overlap)
     ended = max((link.end for link in record.links if link.worked and link.final), default=ABSENT)
-    since = record.paused if state is ServiceState.PAUSED else ABSENT if up else max(ended, record.cancelled)
+    told = {ServiceState.PAUSED: record.paused, ServiceState.CANCELLED: record.cancelled}.get(state, ABSENT)
+    since = told if told != ABSENT or up else ended
     if up or ended == ABSENT:
         return Service(state, since, overlap=overlap)
     return Service(state, since, record.lost if record.over else max(0, now - ended))

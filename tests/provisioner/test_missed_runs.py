@@ -57,6 +57,16 @@ def test_runs_that_nobody_saw_count_towards_the_total_time() -> None:
     assert sum(link.requeued for link in record.links) == 4
 
 
+@pytest.mark.parametrize(("slurms", "kept"), [(2 * HOUR, 2 * HOUR), (HOUR, HOUR), (HOUR - MIN, HOUR)])
+def test_link_is_submitted_when_slurm_took_its_job(slurms: int, kept: int) -> None:
+    """A controller that starts again may take it long after it was sent."""
+    record = submitted(fresh(), HOUR)
+    first = as_seen(record, seen(3 * HOUR, replace(job(1, JobState.PENDING), submit=slurms)))
+    assert first.links[0].submit == kept
+    requeued = as_seen(first, seen(4 * HOUR, replace(job(1, JobState.PENDING), submit=4 * HOUR)))
+    assert requeued.links[0].submit == kept, "a job that went back to the queue is another link"
+
+
 def test_runs_are_asked_for_again_where_accounting_is_away() -> None:
     record = submitted(fresh())
     record = record.with_link(replace(record.links[0], job_submit=0))

@@ -94,6 +94,13 @@ def test_what_a_chain_had_lost_as_it_was_cancelled_stays_known() -> None:
     assert after(running(fresh()), CancelAsked(), now=3 * HOUR).lost == 0
 
 
+def test_cancelled_chain_is_cancelled_since_it_was_asked_for() -> None:
+    """Its running link may live on for a while: no agent runs, or its node does not answer."""
+    over = after(running(fresh()), CancelAsked(), now=HOUR // 2)
+    assert service_of(over, HOUR - 60) == Service(ServiceState.CANCELLED, HOUR // 2)
+    assert service_of(ended(over, HOUR, JobState.CANCELLED), 2 * HOUR).since == HOUR // 2
+
+
 def test_gap_before_a_link_that_is_seen_once_it_has_ended_counts_once() -> None:
     down = ended(running(fresh(failures=STOPS, done=DoneCondition(exit_code=None))), HOUR, JobState.TIMEOUT)
     seen = LinkEnded(2, HOUR + 60, HOUR + 90, JobState.FAILED, 3)
