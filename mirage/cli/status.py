@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from mirage.client.client import Client
     from mirage.client.documents import Chain
 
+_CLUSTER = ("snapshot", "stale_since", "backend", "slurm_version", "now")
 _ORDER = ("failed", "down", "paused", "starting", "up", "done", "cancelled")
 """States of chains, those with trouble first."""
-_CLUSTER = ("now", "snapshot", "stale_since", "backend", "slurm_version")
+_NO_AGENT = "none runs for you: no job of yours is submitted or cancelled until one does"
 _SHOWN = 10
 _QUIET = ("done", "cancelled")
 """States that are counted, and whose chains are not listed."""
@@ -40,7 +41,8 @@ def status_command(as_json: AsJson = False, socket: Socket = "") -> None:
     from mirage.client.reading import read_all
 
     chains = _ordered(read_all(Chain, document["chains"]))
-    print_table([("Daemon", _daemon(document)), ("Slurm", _slurm(document)), ("Chains", _counts(chains))])
+    agent = [("Agent", _NO_AGENT)] if _lacks_agent(document, chains) else []
+    print_table([("Daemon", _daemon(document)), *agent, ("Slurm", _slurm(document)), ("Chains", _counts(chains))])
     listed = [chain for chain in chains if chain.state not in _QUIET or chain.running is not None]
     if listed:
         show("")
@@ -59,9 +61,8 @@ def _document(client: Client) -> dict[str, Any]:
     cluster = client.get("/cluster")
     return {
         "daemon": {"version": client.version(), "since": _since(client)},
-        "cluster": {
-            name: cluster[name] for name in ("snapshot", "stale_since", "backend", "slurm_version", "now")
-        },
+        "cluster": {name: cluster[name] for name in _CLUSTER},
+        "agent": cluster.get("agent"),
         "sentence": cluster["loop"]["sentence"],
         "chains": chains,
     }
@@ -78,7 +79,16 @@ def _since(client: Client) -> str | None:
 
 def _ordered(chains: Sequence[Chain]) -> list[Chain]:
     places = {state: place for place, state in enumerate(_ORDER)}
-    return sorted(chains, key=lambda chain: (not chain.rejection, places.get(chain.state, len(_ORDER))))
+
+    def place(chain: Chain) -> tuple[bool, int]:
+        lives_on = chain.over and chain.running is not None  # its job takes nodes though nothing follows
+        return not chain.rejection, places["starting"] if lives_on else places.get(chain.state, len(_ORDER))
+
+    return sorted(chains, key=place)
+
+
+def _lacks_agent(document: dict[str, Any], chains: Sequence[Chain]) -> bool:
+    return document["agent"] is False and any(not chain.over or chain.running is not None for chain in chains)
 
 
 def _daemon(document: dict[str, Any]) -> str:
@@ -121,6 +131,8 @@ def _todo(document: dict[str, Any], chains: Sequence[Chain]) -> Iterator[str]:
     """What the user can do, most urgent first."""
     from mirage.cli.silence import STANDS_BY
 
+    if _lacks_agent(document, chains):
+        yield "start your agent: mirage agent"
     if document["cluster"]["stale_since"]:
         yield "nothing is submitted until Slurm answers: try squeue; mirage doctor says more"
     if document["sentence"].startswith(STANDS_BY):

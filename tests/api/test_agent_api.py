@@ -168,12 +168,21 @@ def test_bytes_of_an_answer_count_against_the_rate(world: World) -> None:
         thread.join()
 
 
+def test_each_caller_is_told_whether_an_agent_of_theirs_runs(world: World) -> None:
+    world.desk.attach("nobody")
+    assert world.call("GET", "/api/v1/cluster")[1]["agent"] is False
+    world.desk.attach(ME)
+    assert world.call("GET", "/api/v1/cluster")[1]["agent"] is True
+
+
 def test_a_daemon_without_a_desk_says_so(world: World) -> None:
     path = world.socket.parent / "own.sock"
     server = ApiServer(replace(world.service, desk=None), path)
     server.start()
     status, problem = call(str(path), "GET", f"{AGENT}/order", None)
+    needed = call(str(path), "GET", "/api/v1/cluster", None)[1]["agent"]
     server.stop()
+    assert needed is None
     assert status == 403
     assert "acting.mode" in problem["detail"]
 

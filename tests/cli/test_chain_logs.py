@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import subprocess
 import sys
 import threading
@@ -14,6 +15,7 @@ from api_world import START, definition, world
 
 from mirage.cli.joboutput import output_of
 from mirage.domain.chain import ChainStatus
+from mirage.domain.chainid import ChainId
 from mirage.domain.job import BatchScript, JobId, JobState
 from mirage.domain.link import Link, LinkState
 
@@ -204,3 +206,20 @@ def test_status_is_one_screen(chained: World) -> None:
     order = [line.split()[0] for line in lines if line.startswith(("other.x", "train-k3q9"))]
     assert order[0] == "other.x", "the one with trouble comes first"
     assert any("mirage chain resume other.x" in line for line in lines)
+
+
+def test_cancelled_chain_whose_job_runs_on_is_shown_with_what_lacks(chained: World) -> None:
+    """Without an agent nothing of the user's is cancelled: the job takes nodes until its limit."""
+    (record,) = chained.loop.records
+    healthy = [
+        replace(record, chain=replace(record.chain, chain_id=ChainId(f"healthy-{k}"), name=f"healthy-{k}"))
+        for k in range(12)
+    ]
+    chained.loop.records = [*healthy, replace(record, status=ChainStatus.STOPPED, cancel_running=True)]
+    chained.loop.cycle()
+    out = mirage(chained, "status")[1]
+    assert any(line.startswith("train-k3q9") and "CANCELLED" in line for line in out.splitlines()), out
+    assert "-> start your agent: mirage agent" in out.splitlines()
+    assert any(line.startswith("train-k3q9") for line in mirage(chained, "chains")[1].splitlines())
+    chained.desk.attach(getpass.getuser())
+    assert "mirage agent" not in mirage(chained, "status")[1]

@@ -75,6 +75,8 @@ class ClusterDocument(Described):
     """How many of them are starting, up, down, paused, done, failed, cancelled."""
     loop: LoopDocument
     """What the daemon is at."""
+    agent: bool | None
+    """Whether an agent of the caller runs; ``null``: this daemon needs none."""
 
 
 def partition_documents(status: Status) -> list[PartitionDocument]:
@@ -98,9 +100,14 @@ def partition_documents(status: Status) -> list[PartitionDocument]:
 
 
 def cluster_document(
-    status: Status, now: Seconds, seen: Visible, loop: LoopDocument, about: tuple[str, str | None]
+    status: Status,
+    now: Seconds,
+    seen: Visible,
+    loop: LoopDocument,
+    about: tuple[str, str | None],
+    agent: bool | None,
 ) -> ClusterDocument:
-    """All of it; ``about`` is the backend and Slurm's version."""
+    """All of it; ``about`` is the backend and Slurm's version, ``agent`` whether the caller has one."""
     return ClusterDocument(
         now=instant(now),
         snapshot=instant(status.snapshot.time) if status.cycles else None,
@@ -113,6 +120,7 @@ def cluster_document(
         chains=seen.by_status,
         states=seen.by_state,
         loop=loop,
+        agent=agent,
     )
 
 

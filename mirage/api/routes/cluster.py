@@ -35,7 +35,8 @@ def cluster_routes(service: ApiService) -> APIRouter:
             duration=service.cycle_seconds(),
             sentence=seen.sentence,
         )
-        return cluster_document(status, service.now(), seen, loop, service.about_cluster())
+        agent = None if service.desk is None else service.desk.attached(caller.name)
+        return cluster_document(status, service.now(), seen, loop, service.about_cluster(), agent)
 
     @routes.get("/queue", summary="The queue now")
     def show_queue(
