@@ -52,6 +52,7 @@ _ENDS = {
     "REQUEUED": "its job was requeued",
     "FAILED": "its script failed",
     "NODE_FAIL": "a node failed",
+    "BOOT_FAIL": "its node could not start it",
     "PREEMPTED": "it was preempted",
     "OUT_OF_MEMORY": "it ran out of memory",
 }

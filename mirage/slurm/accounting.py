@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirage.domain.errors import BadSpelling
-from mirage.domain.job import ABSENT, Job, JobId, job_id_of
+from mirage.domain.job import ABSENT, Job, JobId, JobState, job_id_of
 from mirage.domain.pastlinks import PastLinks
 from mirage.slurm import rows
 from mirage.slurm.duration import parse_limit
 from mirage.slurm.jobid import parse_exit_code
-from mirage.slurm.state import names_no_user, parse_end
+from mirage.slurm.state import canceller_of, failed_launch, names_no_user, parse_end
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -28,6 +28,7 @@ _EVER = "90days"
 """How long ago a job of ours may have been submitted, and how far Slurm's clock may be from ours."""
 CANCELLED_BY_UNKNOWN = "cancelled by an unknown user"
 """Reason of such a run, which the cluster has lost, or which was cancelled before slurmctld was started again."""
+NOT_LAUNCHED = "its node could not start it"
 NO_NODES = ("None assigned", "")
 """A job that never ran has its end, or the time of its rejection, as start."""
 NO_TIME = ("Unknown", "None", "N/A", "")
@@ -104,6 +105,8 @@ def _fate(cells: dict[str, str]) -> Job | None:
         state = parse_end(cells["State"], code)
         lost = names_no_user(cells["State"]) and not code
         start, end = _time(cells["Start"]), _time(cells["End"])
+        ran = end - start if cells["NodeList"] not in NO_NODES and ABSENT not in (start, end) else ABSENT
+        unlaunched = failed_launch(canceller_of(cells["State"]), cells["User"], ran)
         return Job(
             job_id=job_id_of(int(cells["JobIDRaw"])),
             name=cells["JobName"],
@@ -111,12 +114,12 @@ def _fate(cells: dict[str, str]) -> Job | None:
             partition=cells["Partition"],
             nodes=int(cells["NNodes"]),
             limit=raw_limit(cells["TimelimitRaw"]),
-            state=state,
+            state=JobState.BOOT_FAIL if unlaunched else state,
             submit=_time(cells["Submit"]),
             start=ABSENT if cells["NodeList"] in NO_NODES else start,
             end=end,
             exit_code=code,
-            reason=CANCELLED_BY_UNKNOWN if lost else "",
+            reason=CANCELLED_BY_UNKNOWN if lost else NOT_LAUNCHED if unlaunched else "",
             tag=cells["Comment"],
             node_list="" if cells["NodeList"] in NO_NODES else cells["NodeList"],
         )

@@ -37,6 +37,9 @@ _STATES: tuple[tuple[str, str, JobState], ...] = (
     ("S", "SUSPENDED", JobState.SUSPENDED),
     ("TO", "TIMEOUT", JobState.TIMEOUT),
 )
+_ROOT = ("0", "root")
+_LAUNCH = 30
+"""Seconds from a job's start within which a prolog fails."""
 _BY_TEXT = {text: state for code, name, state in _STATES for text in (code, name)}
 
 
@@ -65,6 +68,21 @@ def parse_end(text: str, exit_code: int = 0) -> JobState:
     job; if the exit code is 0, the time of the end has to decide.
     """
     return JobState.NODE_FAIL if names_no_user(text) and not exit_code else parse_state(text)
+
+
+def failed_launch(canceller: str, owner: str, ran: int) -> bool:
+    """Whether a job that was cancelled after ``ran`` seconds never began: its node could not start it.
+
+    Where a prolog fails, slurmd has the job requeued; one that may not be is cancelled in root's name. An
+    administrator's cancellation within the first seconds looks the same; a link follows after it, too.
+    """
+    return canceller in _ROOT and owner not in _ROOT and 0 <= ran <= _LAUNCH
+
+
+def canceller_of(text: str) -> str:
+    """Who, in ``CANCELLED by 1000``; empty: it does not say."""
+    words = text.split()
+    return words[2] if len(words) == 3 and words[0].upper() == "CANCELLED" else ""
 
 
 def names_no_user(text: str) -> bool:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from mirage.domain.pool import Pool
 
 TRUSTED = 600.0
-"""Seconds of weight of the earlier estimate: a factor counts half once it was measured for twice as long alone, and
-as long with another."""
+"""Seconds of weight of the earlier estimate: a measured factor counts half after twice as long alone, and as long
+with another."""
 
 NOTHING = Measurements("nothing", (), np.zeros(0), np.ones((0, 0)))
 

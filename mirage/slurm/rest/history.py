@@ -10,6 +10,7 @@ from mirage.domain.pastlinks import PastLinks
 from mirage.slurm.jobhistory import FIELDS, history_of
 from mirage.slurm.rest.fields import Record, job_id, number, part, text, whole, wrong
 from mirage.slurm.rest.queue import describe_unreadable, exit_code, job_state, limit
+from mirage.slurm.state import failed_launch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -67,7 +68,13 @@ def _end(record: Record) -> JobState:
     state = job_state(part(record, "state"), "current")
     if state is not JobState.CANCELLED or "kill_request_user" not in record:
         return state
-    return state if text(record, "kill_request_user") or exit_code(record) > 0 else JobState.NODE_FAIL
+    canceller = text(record, "kill_request_user")
+    if not canceller:
+        return state if exit_code(record) > 0 else JobState.NODE_FAIL
+    times = part(record, "time")
+    start, end = whole(times, "start"), whole(times, "end")
+    ran = end - start if start and end and text(record, "nodes") not in _NO_NODES else ABSENT
+    return JobState.BOOT_FAIL if failed_launch(canceller, text(record, "user"), ran) else state
 
 
 def read_history(sources: Iterable[T], shape: Callable[[T], Record]) -> tuple[JobTable, int]:
