@@ -12,8 +12,8 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 def test_every_key_is_documented_and_no_other() -> None:
     text = (DOCS / "allocation.md").read_text()
-    table = text[text.index("| key | |") : text.index("A task finds")]
-    cells = [line.split("|")[1] for line in table.splitlines()[2:] if line.startswith("|")]
+    table = text[text.index("| key | meaning |") :].split("\n\n")[0]
+    cells = [line.split("|")[1] for line in table.splitlines()[2:]]
     documented = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
     assert documented == set(TaskEntry.model_fields)
 
