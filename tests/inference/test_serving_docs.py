@@ -65,7 +65,7 @@ def test_defaults_are_those_that_the_example_shows(whole_example: dict[str, Any]
 
 def test_every_metric_is_documented_and_no_other() -> None:
     text = (ROOT / "docs/serving.md").read_text()
-    rows = text[text.index("| metric | |") :].split("\n\n")[0].splitlines()[2:]
+    rows = text[text.index("| metric | meaning |") :].split("\n\n")[0].splitlines()[2:]
     said = {name for row in rows for name in re.findall(r"`(?:mirage_serving)?(_[a-z_]+)", row.split("|")[1])}
     families = ServingMeters(["t"], ["m"]).registry.collect()
     there = {f"{family.name}{'_total' * (family.type == 'counter')}" for family in families}
