@@ -28,7 +28,7 @@ def test_every_policy_is_named() -> None:
 
 def test_every_option_takes_part_in_the_table() -> None:
     """``edf:`` in the registry: it has options; and what takes none has none in the table."""
-    for name, _, _, options in table_of("| name | who comes first"):
+    for name, _, _, options in table_of("| name | order"):
         for each in re.findall(r"`([a-z]+)", name):
             assert bool(options) == (f"{each}:" in POLICIES), each
 
