@@ -1,4 +1,4 @@
-"""A client that asks whichever link serves, and asks again if that link ends meanwhile."""
+"""A client that sends requests to the active link, and retries if that link ends meanwhile."""
 
 import http.client
 import time
@@ -6,9 +6,9 @@ import urllib.request
 from pathlib import Path
 
 
-def ask(path: str, patience: float = 600) -> str:
-    """Raises the last error after ``patience`` seconds without an answer."""
-    until = time.monotonic() + patience
+def ask(path: str, timeout: float = 600) -> str:
+    """Return the response. Raises the last error after ``timeout`` seconds without one."""
+    until = time.monotonic() + timeout
     while True:
         try:
             address = Path("address").read_text()

@@ -39,21 +39,21 @@ def load(model, optimizer, device):
 
 
 def batch(step, device):
-    """The batch of a step and rank depends on nothing else, so a new link sees the data that come next."""
+    """Return the batch of a step. It depends only on step and rank, so a new link continues with the next data."""
     generator = torch.Generator().manual_seed(step * dist.get_world_size() + dist.get_rank())
     inputs = torch.randn(32, 16, generator=generator).to(device)
     return inputs, inputs.sum(dim=1, keepdim=True)
 
 
 def any_rank(flag, device):
-    """Whether the flag is set on one rank or more. All ranks get the same answer, so all stop at the same step."""
+    """Return whether the flag is set on any rank. All ranks get the same result, so all stop at the same step."""
     found = torch.tensor(float(flag), device=device)
     dist.all_reduce(found, op=dist.ReduceOp.MAX)
     return bool(found)
 
 
 def log(line):
-    """What was done, for you to check; a real training logs elsewhere."""
+    """Write a line to ``steps.log``, so that you can check the steps of all links."""
     if dist.get_rank() == 0:
         with Path("steps.log").open("a") as file:
             file.write(f"{line}\n")

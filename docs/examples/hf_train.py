@@ -16,7 +16,7 @@ OUTPUT = Path("checkpoints")
 
 
 def any_rank(flag):
-    """Whether one rank or more was warned. All ranks get the same answer."""
+    """Return whether the flag is set on any rank. All ranks get the same result."""
     if not dist.is_initialized():
         return flag
     found = torch.tensor(float(flag), device="cuda" if torch.cuda.is_available() else "cpu")
@@ -33,7 +33,7 @@ class SaveAtWarning(TrainerCallback):
 
 
 def last_complete():
-    """The newest checkpoint with the file that the Trainer writes last; ``None``: start from the beginning."""
+    """Return the newest checkpoint that has the file written last by the Trainer, or ``None``."""
     found = [path.parent for path in OUTPUT.glob("checkpoint-*/trainer_state.json")]
     return str(max(found, key=lambda path: int(path.name.split("-")[1]))) if found else None
 

@@ -1,4 +1,4 @@
-"""A server whose next link takes over once it is ready; the file ``endpoint`` tells clients who is in charge."""
+"""A server whose successor takes over when it is ready; the file ``endpoint`` has the active link's address."""
 
 import os
 import signal
@@ -12,10 +12,10 @@ ENDPOINT = Path("endpoint")
 
 
 class Answers(BaseHTTPRequestHandler):
-    """What the model says."""
+    """Requests to the model."""
 
     def do_GET(self) -> None:
-        """Say who answers."""
+        """Return the number of the link."""
         text = f"link {os.environ.get('MIRAGE_LINK', '-')}\n".encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(text)))
@@ -24,7 +24,7 @@ class Answers(BaseHTTPRequestHandler):
 
 
 def take_over(address: str) -> None:
-    """Clients come here from now on; then Mirage may tell the link before to go."""
+    """Publish the address for clients; then Mirage may end the predecessor."""
     new = ENDPOINT.with_suffix(f".{os.getpid()}")
     new.write_text(address)
     new.replace(ENDPOINT)
@@ -35,10 +35,10 @@ def take_over(address: str) -> None:
 
 time.sleep(SECONDS)
 server = ThreadingHTTPServer(("", 0), Answers)
-server.daemon_threads = False  # closing waits for the answers that are on their way
+server.daemon_threads = False  # server_close waits for the requests in progress
 signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown).start())
 take_over(f"http://{os.uname().nodename}:{server.server_port}")
 print(f"link {os.environ.get('MIRAGE_LINK', '-')} answers", flush=True)
 server.serve_forever()
 server.server_close()
-print("made way", flush=True)
+print("drained", flush=True)

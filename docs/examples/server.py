@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 SECONDS = float(os.environ.get("SECONDS_TO_LOAD", "120"))  # stands for the loading of a model
-ADDRESS = Path("address")  # clients read it; it has to lie on a shared file system
+ADDRESS = Path("address")  # clients read it; it must be on a shared file system
 LINK = os.environ.get("MIRAGE_LINK", "-")
 
 ready = threading.Event()
@@ -41,7 +41,7 @@ def publish(address: str) -> None:
 
 
 def take_over() -> None:
-    """Mirage ends the predecessor once this file is there."""
+    """Create the file on which Mirage ends the predecessor."""
     file = Path(os.environ["MIRAGE_HANDOVER_FILE"])
     file.parent.mkdir(parents=True, exist_ok=True)
     file.touch()

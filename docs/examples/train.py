@@ -1,4 +1,4 @@
-"""A training run that continues where the link before it stopped: half an hour of work, saved when Slurm warns."""
+"""A training run that continues where the previous link stopped: half an hour, saved at Slurm's warning."""
 
 import json
 import os
@@ -12,12 +12,12 @@ CHECKPOINT = Path("checkpoint.json")
 STEPS = 30
 SECONDS = float(os.environ.get("SECONDS_A_STEP", "60"))  # stands for the work of a step
 
-warned = threading.Event()  # only noted: a step is not to be cut in two
+warned = threading.Event()  # only noted: the step in progress is completed first
 signal.signal(signal.SIGUSR1, lambda *_: warned.set())
 
 
 def save(step: int) -> None:
-    """Whole or not at all: the job may be killed at any time."""
+    """Write a new file and rename it: a job that is killed meanwhile leaves the last checkpoint intact."""
     new = CHECKPOINT.with_suffix(".new")
     new.write_text(json.dumps({"step": step}))
     new.replace(CHECKPOINT)

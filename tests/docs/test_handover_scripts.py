@@ -116,7 +116,7 @@ def test_a_server_takes_over_when_it_is_ready_and_makes_way_when_told(batch: Bat
     assert answer() == "link 2\n"
     first.send_signal(signal.SIGTERM)
     assert first.wait() == 0
-    assert batch.said(first) == ["link 1 answers", "made way"]
+    assert batch.said(first) == ["link 1 answers", "drained"]
     assert answer() == "link 2\n"
     second.send_signal(signal.SIGTERM)
     assert second.wait() == 0

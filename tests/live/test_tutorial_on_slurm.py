@@ -51,4 +51,4 @@ def test_a_server_of_the_documents_hands_over_without_an_interruption(shell: She
     assert "Handovers  2, 00:00:00 without a link" in shown
     logs = "".join(path.read_text() for path in shell.home.glob("serve-*.log"))
     assert [f"link {index} answers" in logs for index in (1, 2, 3)] == [True] * 3
-    assert logs.count("made way") >= 2
+    assert logs.count("drained") >= 2
