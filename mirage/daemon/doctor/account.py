@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from mirage.config.model import Config
 
-_CONNECT_S = 2.0
+CONNECT_S = 2.0
 _MOST = 1 << 20
 """Bytes that are read of one finding."""
 
@@ -88,7 +88,7 @@ def listening(config: Config) -> int | None:
     if not config.api.enabled:
         return None
     with socket.socket(socket.AF_UNIX) as to:
-        to.settimeout(_CONNECT_S)
+        to.settimeout(CONNECT_S)
         try:
             to.connect(config.api.socket)
             return peer_uid(to)

@@ -12,8 +12,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mirage.client.address import SOCKET_VARIABLES
 from mirage.config.places import SHARED_FOLDERS, daemon_socket, remark_on
-from mirage.daemon.doctor.account import listening
+from mirage.daemon.doctor.account import CONNECT_S, listening
 from mirage.daemon.doctor.finding import fail, ok, warn
 from mirage.daemon.heartbeat import HEARTBEAT, read_beat
 from mirage.domain.errors import ClusterUnavailable
@@ -123,6 +124,9 @@ def look_at_daemon(config: Config) -> Finding:
         if listening(config) is not None:
             found = f"one answers at {config.api.socket}, but not for the state directory {folder}"
             return fail("daemon", found, "the directory was removed or replaced", "restore it, then restart")
+        if other := other_daemon(config):
+            follows = "it keeps your chains; what is found about settings here is about a daemon of your own"
+            return ok("daemon", f"the daemon at {other} answers; you run none of your own", follows)
         return warn("daemon", "none runs", follows, "mirage daemon, or systemctl start mirage")
     beat = read_beat(folder / HEARTBEAT)
     if beat is None:
@@ -142,6 +146,24 @@ def look_at_daemon(config: Config) -> Finding:
             "daemon", found, follows, "see in the log which predictor times out; restart to end the threads"
         )
     return ok("daemon", found)
+
+
+def other_daemon(config: Config) -> str:
+    """The socket at which another daemon answers that commands would ask; empty: there is none.
+
+    The environment names it, or it is the machine's.
+    """
+    named = next((os.environ[name] for name in SOCKET_VARIABLES if os.environ.get(name)), "")
+    path = named or str(daemon_socket(Path(config.api.socket)))
+    if path == config.api.socket:
+        return ""
+    with socket.socket(socket.AF_UNIX) as to:
+        to.settimeout(CONNECT_S)
+        try:
+            to.connect(path)
+        except OSError:
+            return ""
+    return path
 
 
 def look_at_access(folder: Path) -> Iterator[Finding]:
@@ -165,6 +187,8 @@ def look_at_socket(config: Config) -> Finding:
     path = str(daemon_socket(Path(config.api.socket)))
     if not config.api.enabled:
         return warn("interface", "api.enabled = false", "mirage submit cannot reach the daemon", "enable it")
+    if not Path(path).exists() and (other := other_daemon(config)):
+        return ok("interface", other)
     with socket.socket(socket.AF_UNIX) as to:
         try:
             to.connect(path)
