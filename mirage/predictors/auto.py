@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from mirage.domain.decision import ActionScores, Wants, checked
 from mirage.domain.job import ABSENT
-from mirage.predictors.idlequeue import idle_start
+from mirage.predictors.idlequeue import idle_start, with_waiting_jobs
 from mirage.predictors.members import AUTO, Members, members_of
 from mirage.predictors.reactive import Reactive
 from mirage.predictors.vote import majority, would_submit
@@ -130,7 +130,12 @@ class Auto:
                 if self._candidates.missing
                 else idle
             )
-        return _told(usual.predict(observation), usual.name, self._candidates.missing)
+        waiting = 0
+        if usual is self._usual:
+            observation, waiting = with_waiting_jobs(observation)
+        remarks = [f"{waiting} of these jobs wait still"] * bool(waiting)
+        remarks += [self._candidates.missing] * bool(self._candidates.missing)
+        return _told(usual.predict(observation), usual.name, "; ".join(remarks))
 
     def _first(self, answers: Mapping[str, Prediction], observation: Observation) -> Prediction:
         """The answer of the best one, with what the others would do."""

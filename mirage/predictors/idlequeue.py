@@ -1,10 +1,14 @@
-"""Predicts an immediate start where no job waits and nodes are idle: no history is needed for that."""
+"""What the queue of now says where little history is known: an immediate start, or waits that are not over."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mirage.domain.decision import WaitForecast
+import numpy as np
+
+from mirage.domain.decision import RecentWaits, WaitForecast
+from mirage.features.waitclass import ENOUGH
 
 if TYPE_CHECKING:
     from mirage.domain.decision import Observation
@@ -50,6 +54,34 @@ def idle_start(observation: Observation) -> WaitForecast | None:
             basis = f"no job waits in partition {partition}, {idle} of its nodes are idle"
             return WaitForecast(_LEVELS, (observation.time,) * len(_LEVELS), basis)
     return None
+
+
+def with_waiting_jobs(observation: Observation) -> tuple[Observation, int]:
+    """The observation with the waits of jobs that wait still, where fewer than ``ENOUGH`` are known; how many.
+
+    Those of the partition that ask for at most the successor's nodes and time. One that is seen while it waits
+    has waited for half of its time in the median, so twice its time so far counts.
+    """
+    known, snapshot, request = observation.waits, observation.snapshot, observation.successor
+    if not 0 < len(known.wait) < ENOUGH or request.partition not in snapshot.partition_names:
+        return observation, 0
+    jobs = snapshot.pending
+    where = snapshot.partition_names.index(request.partition)
+    alike = (jobs.partition == where) & (jobs.eligible <= snapshot.time)
+        jobs.eligible <= snapshot.time
+    )
+    alike &= (jobs.nodes <= request.nodes) & (jobs.limit <= request.limit)
+    alike &= ~np.isin(jobs.job_id, [int(job.job_id) for job in snapshot.links.values() if job.node_list])
+    some = jobs.take(np.flatnonzero(alike)[-ENOUGH:])
+    so_far = snapshot.time - np.maximum(some.submit, some.eligible)
+    waits = RecentWaits(
+        np.concatenate([known.start, np.full(len(some), snapshot.time)]),
+        np.concatenate([known.wait, 2 * np.maximum(so_far, 0)]),
+        np.concatenate([known.nodes, some.nodes]),
+        np.concatenate([known.limit, some.limit]),
+        known.partition,
+    )
+    return (replace(observation, waits=waits), len(some)) if len(some) else (observation, 0)
 
 
 def _idle(snapshot: Snapshot, partition: str) -> int | None:

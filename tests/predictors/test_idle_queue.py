@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from mirage.domain.decision import Observation, RecentWaits
+from mirage.domain.decision import Observation, RecentWaits, WaitForecast
 from mirage.domain.job import NEVER, Job, JobId, JobRequest, JobState
 from mirage.domain.objective import Weights
 from mirage.domain.snapshot import JobColumns, PartitionState, Snapshot
 from mirage.predictors.auto import Auto, Candidates
-from mirage.predictors.idlequeue import idle_start, no_job_waits
+from mirage.predictors.idlequeue import idle_start, no_job_waits, with_waiting_jobs
 from mirage.predictors.registry import build_predictor
 
 if TYPE_CHECKING:
@@ -93,3 +93,35 @@ def test_auto_goes_by_the_queue_and_not_by_the_waits_of_yesterday() -> None:
     assert auto.wants.queue
     assert auto.predict(observed(queue())).at(0.9) == NOW
     assert auto.predict(observed(queue(("cpu", 0)))).at(0.5) == NOW + 10 * HOUR
+
+
+def test_jobs_that_wait_still_count_where_few_waits_are_known() -> None:
+    """Four jobs started at once while nodes were idle; by now the partition is full, and eleven have waited."""
+    full = queue(*[("cpu", NOW - 40 * 60)] * 11, idle=0)
+    few = replace(observed(full), waits=observed(full, waits=7).waits.last(4))
+    auto = Auto(Candidates(), build_predictor("quantile"), Weights())
+    found = auto.predict(few)
+    assert isinstance(found, WaitForecast)
+    assert found.at(0.5) - NOW >= 40 * 60
+    assert found.at(0.9) - NOW == 2 * 40 * 60
+    assert "11 of these jobs wait still" in found.basis
+
+
+@pytest.mark.parametrize(
+    ("jobs", "known"),
+    [([("gpu", 0)], 4), ([("cpu", NEVER)], 4), ([("cpu", NOW - HOUR)], 50), ([("cpu", NOW - HOUR)], 0)],
+    ids=["another partition", "depends", "enough is known", "nothing is known"],
+)
+def test_jobs_that_say_nothing_of_this_one(jobs: list[tuple[str, int]], known: int) -> None:
+    seen = observed(queue(*jobs, idle=0), waits=7)
+    seen = replace(seen, waits=seen.waits.last(known))
+    assert with_waiting_jobs(seen) == (seen, 0)
+
+
+def test_larger_jobs_than_this_one_say_nothing_of_it() -> None:
+    snapshot = queue(("cpu", NOW - HOUR), ("cpu", NOW - HOUR), idle=0)
+    pending = replace(snapshot.pending, nodes=np.array([1, 4]), limit=np.array([HOUR, HOUR]))
+    seen = observed(replace(snapshot, pending=pending), waits=7)
+    found, count = with_waiting_jobs(replace(seen, waits=seen.waits.last(4)))
+    assert count == 1
+    assert found.waits.wait.tolist() == [7, 7, 7, 7, 2 * HOUR]
