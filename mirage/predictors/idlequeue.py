@@ -68,8 +68,6 @@ def with_waiting_jobs(observation: Observation) -> tuple[Observation, int]:
     jobs = snapshot.pending
     where = snapshot.partition_names.index(request.partition)
     alike = (jobs.partition == where) & (jobs.eligible <= snapshot.time)
-        jobs.eligible <= snapshot.time
-    )
     alike &= (jobs.nodes <= request.nodes) & (jobs.limit <= request.limit)
     alike &= ~np.isin(jobs.job_id, [int(job.job_id) for job in snapshot.links.values() if job.node_list])
     some = jobs.take(np.flatnonzero(alike)[-ENOUGH:])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from mirage.domain.job import ABSENT, UNLIMITED, WARNED_EARLY, JobState
 from mirage.slurm.duration import spell
+from mirage.slurm.state import NOT_ON_NODES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,22 +29,37 @@ _HAS_RUN = '[ "$mirage_end" -gt "$mirage_start" ] 2>/dev/null'
 """A job that is cancelled while it is pending starts and ends at one time."""
 _QUESTION = """\
 # The link before may have ended the chain just before this one started.
+mirage_squeue() (
+  unset {filters}
+  export SLURM_TIME_FORMAT=%s LC_ALL=C
+  mirage_found=
+  set -f
+  IFS=:
+  # A squeue of the user's own may print other columns: the system's is asked first.
+  for mirage_place in /usr/bin /bin $PATH; do
+    unset IFS
+    [ -x "$mirage_place/squeue" ] || continue
+    mirage_found=1
+    mirage_said=$(
+      mirage_run command timeout 30 "$mirage_place/squeue" --noheader --states=all --jobs={job} \\
+        --Format=State:.20,exit_code:.12,StartTime:.24,EndTime:.24,TimeLimit:.20 2>&1
+    ) && mirage_said=0:$mirage_said || mirage_said=$?:$mirage_said
+    set -- ${{mirage_said#*:}}
+    while [ $# -gt 4 ]; do
+      case $1:$2 in
+        *[!A-Z_]*:* | *:*[!0-9]*) shift ;;
+        *) echo "$1 $2 $3 $4 $5"; exit ;;
+      esac
+    done
+    case $mirage_said in
+      0: | *"Invalid job id"*) exit ;;
+    esac
+  done
+  [ ! "$mirage_found" ] || echo NO_ANSWER
+)
 mirage_ask() {{
   read -r mirage_state mirage_code mirage_start mirage_end mirage_limit <<END
-$(
-  unset {filters}
-  export SLURM_TIME_FORMAT=%s
-  {{
-    mirage_said=$(
-      mirage_run timeout 30 squeue --noheader --states=all --jobs={job} \\
-        --Format=State:.20,exit_code:.12,StartTime:.24,EndTime:.24,TimeLimit:.20 2>&1 >&4
-    ) && mirage_said=0:$mirage_said || mirage_said=$?:$mirage_said
-  }} 4>&1
-  case $mirage_said in
-    0:* | 127:* | *"Invalid job id"*) ;;
-    *) echo NO_ANSWER ;;
-  esac
-)
+$(mirage_squeue)
 END
 }}
 mirage_ends() {{
@@ -51,7 +67,7 @@ mirage_ends() {{
   exit "$1"
 }}
 mirage_ask
-{wait}{conditions}unset -f mirage_ask mirage_ends
+{wait}{conditions}unset -f mirage_squeue mirage_ask mirage_ends
 unset mirage_state mirage_code mirage_start mirage_end mirage_limit
 """
 _WAIT = """\
@@ -59,9 +75,9 @@ _WAIT = """\
 mirage_told={told} mirage_last=
 mirage_waits() {{
   case $mirage_state in
-    SUSPENDED | RUNNING | COMPLETING) mirage_told=1 ;;
+    "" | {over}) return 1 ;;
     NO_ANSWER) [ "$mirage_told" ] ;;
-    *) return 1 ;;
+    *) mirage_told=1 ;;
   esac
 }}
 while mirage_waits; do
@@ -117,8 +133,8 @@ class Gate:
     def lines(self) -> str:
         """Lines for ``sh`` that exit where the chain is over, and first wait where the job before is not.
 
-        Where ``squeue`` is missing, or does not know the job any more, they do nothing. So it is where Slurm does
-        not answer, unless the link waits for the job, or is ``bound``.
+        Where no ``squeue`` is found, or it does not know the job any more, they do nothing. So it is where Slurm
+        does not answer, unless the link waits for the job, or is ``bound``.
 
         The exit code is the one that says that the work is done, or else one that does not.
         """
@@ -126,7 +142,8 @@ class Gate:
         question = ""
         if conditions or self.alone:
             told = "1" if self.bound else ""
-            wait = _WAIT.format(job=self.job, interval=_INTERVAL, told=told) if self.alone else ""
+            over = " | ".join(NOT_ON_NODES)
+            wait = _WAIT.format(job=self.job, interval=_INTERVAL, told=told, over=over) if self.alone else ""
             filters = " ".join([*(f"SQUEUE_{each}" for each in _FILTERS), "SLURM_CLUSTERS"])
             question = _QUESTION.format(filters=filters, job=self.job, wait=wait, conditions=conditions)
         return question + (_FILE.format(file=shlex.quote(self.done_file)) if self.done_file else "")

@@ -37,6 +37,12 @@ _STATES: tuple[tuple[str, str, JobState], ...] = (
     ("S", "SUSPENDED", JobState.SUSPENDED),
     ("TO", "TIMEOUT", JobState.TIMEOUT),
 )
+NOT_ON_NODES = tuple(
+    name
+    for _, name, state in _STATES
+    if state not in (JobState.RUNNING, JobState.SUSPENDED) and name != "COMPLETING"
+)
+"""Names of states in which a job has no process on its nodes; in any other, also one that is new, it may."""
 _ROOT = ("0", "root")
 _LAUNCH = 30
 """Seconds from a job's start within which a prolog fails."""

@@ -104,10 +104,13 @@ def test_link_runs_unless_the_one_before_has_ended_the_chain(
         (Gate(JOB, alone=True, bound=True), ("DOWN", "RUNNING", "GONE"), RUNS),
         (Gate(JOB, done_code=0, alone=True, bound=True), ("DOWN", "COMPLETED"), 0),
         (Gate(JOB, alone=True, bound=True), ("GONE",), RUNS),
-        (Gate(JOB, alone=True, bound=True), ("MISSING",), RUNS),
         (Gate(JOB, done_code=0, alone=True), ("SUSPENDED", "RUNNING", "COMPLETED"), 0),
         (Gate(JOB, alone=True), ("TIMEOUT",), RUNS),
         (Gate(JOB, alone=True), ("SUSPENDED", "GONE"), RUNS),
+        (Gate(JOB, alone=True), ("STOPPED", "CONFIGURING", "SIGNALING", "RESIZING", "TIMEOUT"), RUNS),
+        (Gate(JOB, alone=True), ("RUNNING", "STOPPED", "NEW_STATE_OF_SLURM", "CANCELLED"), RUNS),
+        (Gate(JOB, alone=True), ("STAGE_OUT",), RUNS),
+        (Gate(JOB, alone=True), ("REQUEUE_HOLD",), RUNS),
     ],
 )
 def test_link_of_one_writer_waits_until_the_one_before_is_over(
@@ -132,7 +135,6 @@ def waited(
     failures = {
         "DOWN": "{ echo slurm_load_jobs error: Unable to contact slurm controller >&2; exit 1; }",
         "GONE": "{ echo slurm_load_jobs error: Invalid job id specified >&2; exit 1; }",
-        "MISSING": "exit 127",
     }
     told = [failures.get(state, f"{{ {job(state)}; exit 0; }}") for state in states]
     answers = "".join(f'[ "$n" != {k} ] || {text}\n' for k, text in enumerate(told))
@@ -141,6 +143,27 @@ def waited(
     script.write_text(gated(f"#!{shell}\necho $(wc -l <$TMPDIR/slept)\nexit {RUNS}\n", gate))
     environment = squeue(tmp_path, answer) | variables
     return subprocess.run([script], capture_output=True, text=True, check=False, env=environment, timeout=60)
+
+
+@pytest.mark.parametrize("shell", ["/bin/sh", "/bin/bash"])
+@pytest.mark.parametrize(
+    "own",
+    [
+        "echo squeue: error: -o and -O options are incompatible >&2; exit 1",
+        'echo "$JOB cpu    train R 1:00 n1"',
+        "kill -9 $$",
+    ],
+)
+def test_squeue_of_the_users_own_is_not_believed(tmp_path: Path, own: str, shell: str) -> None:
+    """One in the user's PATH prints other columns, or fails: the next one in the path is asked."""
+    users = tmp_path / "a b*"
+    users.mkdir()
+    (users / "squeue").write_text(f"#!/bin/sh\n{own}\n")
+    (users / "squeue").chmod(0o755)
+    states = ("RUNNING", "DOWN", "TIMEOUT")
+    path = f"{users}:{tmp_path}:{os.environ['PATH']}"
+    done = waited(tmp_path, Gate(JOB, alone=True, bound=True), states, shell, {"PATH": path})
+    assert (done.returncode, done.stdout.split()) == (RUNS, [str(len(states) - 1)]), done.stderr
 
 
 @pytest.mark.parametrize(
