@@ -27,7 +27,7 @@ from mirage.slurm.exitstatus import exit_code_of_status
 from mirage.slurm.jobid import MAX_ARRAY_TASKS, parse_exit_code
 from mirage.slurm.queuelabels import QueueLabels, waits_its_turn
 from mirage.slurm.rows import CELL, UNREADABLE, Int64
-from mirage.slurm.state import parse_state
+from mirage.slurm.state import NODES_BOOT, parse_state
 from mirage.slurm.tres import gres_class_of, sizes_of
 
 if TYPE_CHECKING:
@@ -294,7 +294,8 @@ def _queued_job(cells: dict[str, tuple[str, ...]], read: dict[str, Int64], row: 
     state = JobState.RUNNING if completing else JobState(shown["State"])
     waits = state is JobState.PENDING
     reason = texts["Reason"]
-    started = not waits and shown["StartTime"] != ABSENT and not _never_ran(state, shown)
+    boots = texts["State"] in NODES_BOOT
+    started = not (waits or boots) and shown["StartTime"] != ABSENT and not _never_ran(state, shown)
     job = Job(
         job_id=job_id_of(shown["JobID"]),
         name=_text(texts["Name"]),

@@ -43,6 +43,8 @@ NOT_ON_NODES = tuple(
     if state not in (JobState.RUNNING, JobState.SUSPENDED) and name != "COMPLETING"
 )
 """Names of states in which a job has no process on its nodes; in any other, also one that is new, it may."""
+NODES_BOOT = frozenset({"CONFIGURING", "POWER_UP_NODE"})
+"""States of a job that has nodes which are not ready: its script has not begun, and its start will move."""
 _ROOT = ("0", "root")
 _LAUNCH = 30
 """Seconds from a job's start within which a prolog fails."""

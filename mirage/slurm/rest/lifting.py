@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from mirage.domain.errors import BadSpelling
 from mirage.slurm import hostlist
 from mirage.slurm.rest.fields import INFINITE, UNSET, Record, set_number, text, whole, wrong
-from mirage.slurm.state import parse_state
+from mirage.slurm.state import NODES_BOOT, parse_state
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -172,6 +172,7 @@ def _inside(record: Record, name: str) -> dict[str, Any]:
 
 
 _FLAG_ALONE = {
+    **{name: ("RUNNING", name) for name in NODES_BOOT},
     "COMPLETING": ("RUNNING", "COMPLETING"),
     "STAGE_OUT": ("RUNNING", "COMPLETING"),
     "REQUEUED": ("PENDING",),

@@ -20,6 +20,7 @@ from mirage.slurm.queuelabels import QueueLabels, waits_its_turn
 from mirage.slurm.queuetext import Queue, QueuedJob
 from mirage.slurm.rest.fields import Record, instant, job_id, number, part, text, texts, whole, wrong
 from mirage.slurm.rows import CELL
+from mirage.slurm.state import NODES_BOOT
 from mirage.slurm.tres import gres_class_of, sizes_of
 
 if TYPE_CHECKING:
@@ -174,7 +175,9 @@ def _labels(rows: _Rows) -> QueueLabels:
 def _queued_job(record: Record, user_name: UserName) -> QueuedJob:
     state = job_state(record)
     pending = state is JobState.PENDING
-    ran = not pending and bool(text(record, "nodes"))  # one that never ran has the time of its end as its start
+    boots = not NODES_BOOT.isdisjoint(texts(record, "job_state"))
+    # One that never ran has the time of its end as its start.
+    ran = not (pending or boots) and bool(text(record, "nodes"))
     job = Job(
         job_id=job_id(record),
         name=text(record, "name"),

@@ -114,7 +114,7 @@ def test_anything_else_is_a_bad_spelling(
     ("word", "words"),
     [
         ("COMPLETING", ["RUNNING", "COMPLETING"]),
-        ("CONFIGURING", ["RUNNING"]),
+        ("CONFIGURING", ["RUNNING", "CONFIGURING"]),
         ("REQUEUE_HOLD", ["PENDING"]),
         ("SPECIAL_EXIT", ["PENDING"]),
         ("REQUEUED", ["PENDING"]),
