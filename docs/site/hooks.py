@@ -43,7 +43,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
-    """Links as the site has them, and figures where they are wanted."""
+    """Rewrite links for the site and insert the figures."""
     name = page.file.src_uri
     if name not in DOCUMENTS.pages.values():
         return markdown

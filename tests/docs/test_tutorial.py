@@ -25,7 +25,7 @@ def demo(tmp_path: Path) -> Iterator[Demo]:
 
 @pytest.mark.xdist_group("demo")
 def test_on_a_cluster_that_is_not_there(demo: Demo, root: Path) -> None:
-    steps = list(typed((root / "docs/tutorial.md").read_text(), "A cluster that is not there"))
+    steps = list(typed((root / "docs/tutorial.md").read_text(), "A simulated cluster"))
     assert len(steps) >= 5
     client = Client(demo.socket)
     demo.wait_until(lambda: "train-llm" in {chain.name for chain in client.chains()}, "the demo's chains")

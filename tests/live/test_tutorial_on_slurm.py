@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def test_on_a_real_slurm(shell: Shell) -> None:
-    steps = list(typed((ROOT / "docs/tutorial.md").read_text(), "A real Slurm, on this machine"))
+    steps = list(typed((ROOT / "docs/tutorial.md").read_text(), "A real Slurm on this machine"))
     commands = [step.command for step in steps]
     assert {"mirage submit train.sh", "mirage daemon >daemon.log 2>&1 &"} <= set(commands)
     for step in steps:

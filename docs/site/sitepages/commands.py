@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _ABOUT = """\
-What `mirage --help` and `mirage COMMAND --help` say. `mbatch` is short for `mirage submit`. Commands that print
-data take `--json`: one document on stdout, all else on stderr."""
+The output of `mirage --help` and `mirage COMMAND --help`. `mbatch` is short for `mirage submit`. Commands that
+print data have `--json`: one document on stdout, everything else on stderr."""
 
 
 def commands_page() -> str:
-    """Every command with all it takes."""
+    """Every command with its arguments and options."""
     root = described_commands()
     return page(
         "# Commands",

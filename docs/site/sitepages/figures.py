@@ -138,7 +138,7 @@ def _handovers(text: str) -> str:
     paid.append(_of_row(pinned, "pin", "overlap"))
     sums.append(lost[-1])
     if paid[-1].value:
-        raise NoSuchTable("pin has an overlap now: the sum needs an interval of its own")
+        raise NoSuchTable("pin has an overlap now: the sum needs a separate interval")
     with drawing():
         figure, axes = blank(WIDTH, _MARGIN + 34 * len(sums))
         _bars(axes, lost, paid)
@@ -161,7 +161,7 @@ def _of_row(table: Table, label: str, column: str) -> Measured:
 
 
 def _alternatives(row: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """Two rows of one whose label names two cases; a cell that tells them apart has both, too."""
+    """Split a row whose label names two cases into two; a cell with two values belongs to both."""
     if " / " not in row[0]:
         return [row]
     parts = [cell.split(" / ") for cell in row]

@@ -1,4 +1,4 @@
-"""The reference of the REST interface, from its OpenAPI description."""
+"""The reference of the REST API, from its OpenAPI description."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 _REFERENCE = "#/components/schemas/"
 _ABOUT = """\
-From [openapi.json](../openapi.json), of which clients can be generated. Sorted by subject and with examples:
-[REST, by subject](../rest.md)."""
+Generated from [openapi.json](../openapi.json), from which clients can be generated too. [REST API](../rest.md) is
+sorted by subject and has examples."""
 
 
 def interface_page(description: Mapping[str, Any]) -> str:
-    """Every address with what it takes and answers, then every document."""
+    """Every endpoint with its parameters and answers, then every document."""
     return page(
-        "# REST interface, every address",
+        "# REST API: all endpoints",
         _ABOUT,
         plain(description["info"]["description"]),
         *(block for tag, group in groupby(_operations(description), _tag) for block in _tagged(tag, group)),

@@ -17,11 +17,10 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Metric
 
 _ENDINGS = {"counter": "_total", "info": "_info"}
-_HEADING = ("metric", "kind", "labels", "what it says")
+_HEADING = ("metric", "kind", "labels", "meaning")
 _ABOUT = """\
-What the daemon's `GET /metrics` shows, then what a gateway's does. How to scrape and read them, alerts and the
-dashboard are in [Watching a daemon](../observability.md) and in
-[Requests inside an allocation](../serving.md#measuring).
+The metrics of the daemon's `GET /metrics`, then those of a gateway. [Monitoring a daemon](../observability.md) and
+[Requests inside an allocation](../serving.md#measuring) describe scraping, alerts and the dashboard.
 
 A counter has its `_total`, a histogram `_bucket`, `_sum` and `_count`. No label names a user, a chain or a job."""
 
@@ -60,5 +59,5 @@ def _sampled(metric: Metric) -> list[str]:
 
 def _labels(registry: CollectorRegistry) -> dict[str, list[str]]:
     """By metric; those that nothing has been counted for yet have no sample to show them."""
-    collectors: Any = registry._collector_to_names  # nothing public tells of labels without samples
+    collectors: Any = registry._collector_to_names  # no public API has labels without samples
     return {each._name: list(each._labelnames) for each in collectors if hasattr(each, "_labelnames")}

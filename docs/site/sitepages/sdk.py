@@ -1,4 +1,4 @@
-"""The references that are made of docstrings: ports, the SDK, what is installed under its entry points, errors."""
+"""The references that are generated from docstrings: ports, the SDK, its entry points, errors."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from mirage.predictors.registry import GROUP, TRAINERS, predictor_names
 from sitepages.markdown import code, fenced, page, plain, table
 
 _GROUPS = (
-    (GROUP, "a factory of a predictor: takes the text behind the name's colon, answers a `Predictor`"),
+    (GROUP, "a factory of a predictor: takes the text after the name's colon, returns a `Predictor`"),
     (TRAINERS, "a factory without arguments of a `Trainer`, for `mirage train NAME`"),
 )
 _ABOUT = """\
-How to make such a package: [Predictors as packages](../plugins.md). `mirage plugins` lists what is installed."""
+[Predictors as packages](../plugins.md) describes such a package. `mirage plugins` lists the installed ones."""
 
 
 def sdk_page() -> str:
-    """What a plugin may import, what it offers, and the ports that everything is built of."""
+    """The SDK that a plugin may import, its entry points, and all ports."""
     return page(
         "# Predictors, ports and the SDK",
         "## Entry points",
-        table(("group", "what a package offers there"), ((code(name), about) for name, about in _GROUPS)),
+        table(("group", "content"), ((code(name), about) for name, about in _GROUPS)),
         _ABOUT,
-        f"Installed as this page was made: {_named(predictor_names())}; trainers of {_named(trainer_names())}.",
+        f"Installed at generation time: {_named(predictor_names())}; trainers of {_named(trainer_names())}.",
         "## mirage.plugin",
         plain(inspect.getdoc(plugin) or ""),
         *(f"::: mirage.plugin.{name}" for name in plugin.__all__),
@@ -36,12 +36,12 @@ def sdk_page() -> str:
 
 
 def errors_page() -> str:
-    """The tree of the errors, and each with its fields."""
+    """The tree of the errors, and each error with its fields."""
     about, _, tree = (inspect.getdoc(errors) or "").partition("\n\n")
     return page(
         "# Errors",
-        "What Mirage raises on purpose. The command line prints one line and exits with a code of its own "
-        "([Commands](commands.md#exit-codes)); the REST interface answers `application/problem+json`.",
+        "The errors that Mirage raises on purpose. The command line prints one line and exits with the error's "
+        "code ([Commands](commands.md#exit-codes)); the REST API answers `application/problem+json`.",
         plain(about),
         fenced(tree),
         *(f"::: mirage.domain.errors.{name}" for name in _defined_in(errors)),

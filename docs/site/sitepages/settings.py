@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _ABOUT = """\
-Every key of the file that `mirage daemon --config FILE` reads, with its default. The same as a file to start from:
+Every key of the file that `mirage daemon --config FILE` reads, with its default. The same as a template:
 [mirage.toml](../files/deploy/mirage.toml), as `mirage config reference` writes it.
 
-Durations are seconds, or texts such as `90s`, `10m`, `30d`. Files of `conf.d/` beside the configuration file
-override it. Variables override both: `MIRAGE_` and the key in capitals, sections parted by two underscores, such
-as `MIRAGE_LOOP__INTERVAL=30s`. A key that is not known is an error, and so is a `conf.d`
-that cannot be listed. `mirage config check FILE` checks a file,
-`mirage config show` says what holds and why."""
+Durations are seconds, or texts such as `90s`, `10m`, `30d`. Files of `conf.d/` in the directory of the
+configuration file override it. Environment variables override both: `MIRAGE_` and the key in capitals, with two
+underscores between section and key, such as `MIRAGE_LOOP__INTERVAL=30s`. An unknown key is an error, and so is a
+`conf.d` that cannot be listed. `mirage config check FILE` checks a file. `mirage config show` prints the values in
+force and their sources."""
 
 
 def settings_page() -> str:
@@ -38,7 +38,7 @@ def _blocks(found: Table) -> Iterator[str]:
     for key in found.keys:
         if key.row:
             yield f"### [[{found.name}.{key.name}]]"
-            yield f"As many of these tables as are wanted. {plain(key.words)}"
+            yield f"This table may occur several times. {plain(key.words)}"
             yield table(("key", "default", "meaning"), map(_row, key.row))
 
 
