@@ -258,22 +258,6 @@ def test_a_daemon_whose_state_folder_is_gone_is_named(tmp_path: Path) -> None:
     assert path in found.found
 
 
-def test_a_site_daemon_that_the_environment_names_is_the_users(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from mirage.config.model import ApiSection, Config, ServiceSection
-
-    site, own = str(tmp_path / "site.sock"), str(tmp_path / "own" / "api.sock")
-    config = Config(service=ServiceSection(state=str(tmp_path / "own")), api=ApiSection(socket=own))
-    monkeypatch.setenv("MIRAGE_SOCKET", site)
-    assert machine.look_at_daemon(config).found == "none runs"
-    with socket.socket(socket.AF_UNIX) as daemon:
-        daemon.bind(site)
-        daemon.listen()
-        found = [machine.look_at_daemon(config), machine.look_at_socket(config)]
-    assert [(str(each.level), site in each.found, each.todo) for each in found] == [("ok", True, "")] * 2
-
-
 def test_a_daemon_is_found_by_its_lock_and_heartbeat(tmp_path: Path) -> None:
     from mirage.config.model import Config, ServiceSection
 
