@@ -229,12 +229,26 @@ def _sharing(job: ShownJob, said: Mapping[str, Given]) -> Iterator[tuple[str, st
 def _files(job: ShownJob, said: Mapping[str, Given]) -> Iterator[tuple[str, str | None]]:
     """Slurm shows the names of files with the job's ID in them: each link's own takes its place."""
     out, error = _pattern(job, "StdOut"), _pattern(job, "StdErr")
-    if out and "output" not in said and out != f"{job.value('WorkDir')}/slurm-%j.out":
+    if out and not _is_file(job, "StdOut", said.get("output"), "slurm-%j.out"):
         yield "output", out
-    if error and "error" not in said and job.value("StdErr") != job.value("StdOut"):
+    apart = job.value("StdErr") != job.value("StdOut")
+    if error and (apart or "error" in said) and not _is_file(job, "StdErr", said.get("error"), ""):
         yield "error", error
     if job.value("StdIn") not in ("", "/dev/null") and "input" not in said:
         yield "input", _pattern(job, "StdIn")
+
+
+def _is_file(job: ShownJob, name: str, said: Given | None, usual: str) -> bool:
+    """Whether the file that Slurm shows has the name that the script, or else sbatch, gives it."""
+    pattern = (said.value or "") if said is not None else usual
+    if "\\" in pattern:  # which leaves all of it as it is
+        return said is not None
+    number = f"0*{job.job_id}"  # sbatch pads it where a width is given
+    known = {"j": number, "A": number, "x": re.escape(job.value("JobName")), "%": "%"}
+    parts = re.split(r"%(?:\d*)(.)", pattern)
+    filled = (known.get(part, ".*") if k % 2 else re.escape(part) for k, part in enumerate(parts))
+    under = "" if pattern.startswith("/") else re.escape(job.value("WorkDir")) + "/"
+    return bool(pattern) and re.fullmatch(under + "".join(filled), job.value(name)) is not None
 
 
 def _pattern(job: ShownJob, name: str) -> str:

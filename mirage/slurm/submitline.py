@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from mirage.slurm.shownjob import ShownJob
 
 _WRAPPED = "# This script was created by sbatch --wrap."
+_FREE = {"comment": "Comment", "job-name": "JobName", "chdir": "WorkDir"}
+"""Options whose values may have blanks, and the fields in which ``scontrol`` shows them."""
 _OF_ONE_JOB = frozenset({"begin", "hold", "dependency", "kill-on-invalid-dep", "deadline", "comment", "wrap"})
 _OF_ONE_JOB |= {"wait", "parsable", "quiet", "verbose", "test-only"}
 """Options that concern the submission of this job alone."""
@@ -32,6 +34,8 @@ def options_of_line(line: str, job: ShownJob, script: str) -> tuple[Given, ...] 
     command = script.partition(_WRAPPED)[2].split()
     if command:
         texts = _without_wrapped(texts, command)
+    for option, field in _FREE.items():
+        texts = _joined(texts, option, job.value(field).split())
     try:
         given, rest = SBATCH.read([Word(text, f"job {job.job_id}: {line}") for text in texts])
     except BadSpelling:
@@ -39,6 +43,17 @@ def options_of_line(line: str, job: ShownJob, script: str) -> tuple[Given, ...] 
     if (PurePath(rest[0].text).name if rest else "") != ("" if command else name):
         return None
     return tuple(option for option in given if option.name not in _OF_ONE_JOB)
+
+
+def _joined(texts: list[str], option: str, value: list[str]) -> list[str]:
+    """With the words of an option's value, which Slurm shows, as one word again."""
+    if len(value) < 2:
+        return texts
+    for at in range(len(texts)):
+        for first in (f"--{option}={value[0]}", value[0]):
+            if [texts[at], *texts[at + 1 : at + len(value)]] == [first, *value[1:]]:
+                return [*texts[:at], " ".join([first, *value[1:]]), *texts[at + len(value) :]]
+    return texts
 
 
 def _without_wrapped(texts: list[str], command: list[str]) -> list[str]:

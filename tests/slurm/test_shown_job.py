@@ -152,6 +152,11 @@ def test_options_given_anew_replace_their_family() -> None:
         ("sbatch -N2 -n2 --signal B:USR1@60 train.sh a b", {"--nodes=2", "--ntasks=2", "--signal=B:USR1@60"}),
         ("/usr/bin/sbatch --parsable --begin=now+1 -H --comment=x -n1 train.sh", {"--ntasks=1"}),
         ("sbatch -J my run -n1 train.sh", None),
+        (
+            "sbatch -J my train UserId=root(0) -N1 -n1 train.sh",
+            {"--job-name=my train UserId=root(0)", "--nodes=1", "--ntasks=1"},
+        ),
+        ("sbatch --comment=my own UserId=root(0) -N1 train.sh a b", {"--nodes=1"}),
         ("sbatch -n1", None),
         ("sbatch --unknown train.sh", None),
         ("srun -n1 train.sh", None),
@@ -194,6 +199,28 @@ def test_further_jobs_may_run_in_each_partition_that_was_asked_for(asked: str, s
     assert bool(kept) is stays
     found = options(RECORDED, {"partition": asked})
     assert ("--partition=a100" in found) is (not stays and asked != "a100")
+
+
+@pytest.mark.parametrize(
+    ("said", "shown", "expected"),
+    [
+        ("%x-%j.log", "/home/alice/out/run.1.out", "/home/alice/out/run.%j.out"),
+        ("log.%j", "/home/alice/my runs/log.1", None),
+        ("log.%3j", "/home/alice/my runs/log.001", None),
+        ("/home/alice/my runs/%u/log.%j", "/home/alice/my runs/alice/log.1", None),
+        ("log.%j", "/home/bob/log.1", "/home/bob/log.%j"),
+        (None, "/home/alice/my runs/slurm-1.out", None),
+    ],
+)
+def test_output_goes_where_slurm_shows_the_jobs(said: str | None, shown: str, expected: str | None) -> None:
+    """The command line, which cannot always be read, counts more than the script."""
+    text = RECORDED.replace("StdOut=/home/alice/my runs/log.1", f"StdOut={shown}")
+    text = text.replace("StdErr=/home/alice/my runs/log.1", f"StdErr={shown}")
+    found = options(text, {"output": said} if said else None)
+    assert {each for each in found if each.startswith("--output")} == (
+        {f"--output={expected}"} if expected else set()
+    )
+    assert not {each for each in found if each.startswith("--error")}
 
 
 def test_memory_given_back_by_hand_is_no_memory() -> None:
