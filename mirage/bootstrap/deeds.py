@@ -45,8 +45,8 @@ class DeedLog:
                 AuditEntry(self._clock.now(), deed.owner, _uid(deed.owner), act, self._chain(deed), deed.result)
             )
         except StoreUnavailable as error:
-            said = f"{deed.owner}: {act}: {deed.result}: {error}"
-            _LOG.warning("not in the audit: %s", said, extra={"always": True})
+            text = "event=audit_entry_not_stored user=%s action=%r result=%r reason=%r"
+            _LOG.warning(text, deed.owner, act, deed.result, str(error), extra={"always": True})
 
     def _chain(self, deed: Deed) -> ChainId | None:
         found = split_tag(deed.tag or self._tags.get(deed.job_id, ""))

@@ -40,7 +40,10 @@ def test_a_token_is_its_owner_as_far_as_its_scope_goes(network: Network) -> None
     seen = network.with_token("GET", CHAINS, read)
     assert [chain["owner"] for chain in seen.body["chains"]] == ["ada"]
     refused = network.with_token("POST", f"{CHAINS}/train-k3q9/pause", read)
-    assert (refused.status, refused.body["detail"]) == (403, "ada may read here; this takes operate")
+    assert (refused.status, refused.body["detail"]) == (
+        403,
+        "ada has the scope read; this request requires operate",
+    )
     assert network.with_token("GET", CHAINS, network.token("bob")).body["chains"] == []
 
 

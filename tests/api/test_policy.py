@@ -146,7 +146,7 @@ def gives_no_more(cut: Policy, full: Policy) -> bool:
     ],
 )
 def test_policy_whose_cut_could_not_be_told_is_rejected(text: bytes) -> None:
-    with pytest.raises(ValueError, match=r"line 1: all users: .*put it last"):
+    with pytest.raises(ValueError, match=r"line 1: everybody: .*put it last"):
         Policy.read(text)
 
 

@@ -103,7 +103,11 @@ def entry(user: str, number: int = 0) -> AuditEntry:
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [each.getMessage() for each in caplog.records if each.getMessage().startswith("not in the audit")]
+    return [
+        each.getMessage()
+        for each in caplog.records
+        if each.getMessage().startswith("event=audit_entry_not_stored")
+    ]
 
 
 # The order of answer and line

@@ -67,7 +67,7 @@ def test_mistakes_are_said(world: World) -> None:
         ('everyone = "read"\n', "line 1: everyone: there is no such key"),
         ("x = = 1", "not TOML"),
         ('anonymous = "operate"', "anonymous"),
-        ("", "line 1: everybody: it is missing"),
+        ("", "line 1: everybody: missing"),
         ('everybody = "read"\n[users]\nada = "none"', "line 1: everybody: put it last"),
     ],
 )

@@ -75,7 +75,7 @@ def test_log_remembers_few_kinds_of_lines() -> None:
 def test_log_leaves_out_no_line_of_the_audit() -> None:
     log = Log()
     for _ in range(500):
-        log.say("not in the audit: ada: pause chain", always=True)
+        log.say("event=audit_entry_not_stored user=ada", always=True)
     assert len(log.lines) == 500
 
 

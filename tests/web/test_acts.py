@@ -44,7 +44,7 @@ def test_an_answer_of_no_changes_nothing(browser: Browser, loop: SeededLoop, add
         seen.page.get_by_role("button", name="Cancel").click()
         seen.page.keyboard.press("Escape")
         seen.page.get_by_role("button", name="Cancel").click()
-        seen.page.get_by_role("button", name="No, leave it").click()
+        seen.page.get_by_role("button", name="Go back").click()
         seen.page.get_by_role("dialog").wait_for(state="hidden")
     assert _status(loop, "chat-service-p2m4") is ChainStatus.ACTIVE
 
@@ -63,7 +63,7 @@ def test_a_model_is_put_in_use_after_a_question(browser: Browser, loop: SeededLo
     with visit(browser, address) as seen:
         seen.go("/predictors")
         seen.page.get_by_role("button", name="Promote").click()
-        assert "20261114-d4e5f6 in use?" in seen.page.get_by_role("dialog").inner_text()
+        assert "Promote xgboost 20261114-d4e5f6?" in seen.page.get_by_role("dialog").inner_text()
         seen.page.get_by_role("button", name="Yes").click()
         seen.page.get_by_role("row", name="20261114-d4e5f6 in use").wait_for()
         assert "xgboost 20261114-d4e5f6 is in use" in seen.page.get_by_role("status").inner_text()

@@ -43,7 +43,7 @@ def test_figures_are_claimed_from_twenty_hand_overs_on(browser: Browser, tmp_pat
         assert up == "1 chain up"
         assert ("saved" in lost) is (links > 20)
         assert done == ("19 of 20 handovers without interruption" if links > 20 else "19 handovers so far")
-        assert lost.startswith("00:30:00 lost" if ":" in lost else "30 min lost")
+        assert lost.startswith("00:30:00 interruption" if ":" in lost else "30 min interruption")
         assert ahead.startswith("next handover in")
         assert seen.complaints == []
 

@@ -39,7 +39,7 @@ def test_a_token_opens_the_page_until_one_leaves(browser: Browser, obeying: Seed
         assert seen.page.url.endswith("/login?next=/chains/llm-pretrain-k3q9")
         seen.page.get_by_label("Token").fill("mirage_wrong")
         seen.page.get_by_role("button", name="Log in").click()
-        assert "proves nothing" in seen.page.get_by_role("alert").inner_text()
+        assert "Invalid token" in seen.page.get_by_role("alert").inner_text()
         seen.page.get_by_label("Token").fill(text)
         seen.page.keyboard.press("Enter")
         seen.page.wait_for_url("**/chains/llm-pretrain-k3q9")

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 PAGES = {
     "/": "Overview",
-    "/over": "Chains that are over",
+    "/over": "Finished chains",
     "/chains/llm-pretrain-k3q9": "llm-pretrain",
     "/chains/chat-service-p2m4": "chat-service",
     "/chains/typo-run-c0de": "typo-run",
     "/chains/lr-sweep-q8d3": "lr-sweep",
     "/allocation": "Allocation",
     "/queue": "Queue",
-    "/predict": "When would a job start?",
-    "/predict?limit=24h&nodes=4&partition=gpu": "When would a job start?",
+    "/predict": "Predicted start",
+    "/predict?limit=24h&nodes=4&partition=gpu": "Predicted start",
     "/predictors": "Predictors",
     "/replays": "Replays",
     "/replays/a1b2c3d4e5f6": "gpu-2026-10.parquet",
@@ -109,7 +109,7 @@ def test_what_is_not_there_is_said_in_a_page(browser: Browser, standing: str) ->
         assert "there is no chain nix" in seen.page.locator("main").inner_text()
         for path in ("/nix", "/tokens", "/chains/nix/nor/this"):
             assert seen.go(path) == 404
-            assert seen.page.get_by_role("link", name="To the overview").count() == 1
+            assert seen.page.get_by_role("link", name="Go to overview").count() == 1
 
 
 def test_a_job_is_foreseen_with_the_past_error_beside(browser: Browser, standing: str) -> None:
@@ -118,7 +118,7 @@ def test_a_job_is_foreseen_with_the_past_error_beside(browser: Browser, standing
         seen.page.get_by_label("Time limit").fill("24h")
         seen.page.get_by_label("Nodes", exact=True).fill("4")
         seen.page.get_by_label("Partition").select_option("gpu")
-        seen.page.get_by_role("button", name="Ask").click()
+        seen.page.get_by_role("button", name="Predict").click()
         row = seen.page.get_by_role("row", name="lookahead")
         assert "3 h 24 min" in row.inner_text()
         assert "79% of 34" in row.inner_text()
@@ -139,8 +139,8 @@ def test_predictors_stand_side_by_side_with_their_calibration(browser: Browser, 
         assert one
         assert other
         assert one["y"] == other["y"]
-        assert "dqn, quantile" in seen.page.get_by_text("Nothing to draw").inner_text()
-        seen.page.get_by_text("The same as a table").click()
+        assert "dqn, quantile" in seen.page.get_by_text("No completed forecasts").inner_text()
+        seen.page.get_by_text("Show as table").click()
         row = seen.page.locator("#calibration-figures").get_by_role("row", name="xgboost")
         assert re.findall(r"gpu|\d+%|\d+", row.inner_text()) == ["gpu", "24%", "56%", "76%", "34"]
 
@@ -171,7 +171,7 @@ def test_names_in_the_queue_are_ones_own(browser: Browser, loop: SeededLoop) -> 
         assert len(told[False]) == 2, "with the account"
         assert told[True] not in ([], ["bob"])
         assert len(told[True]) == 1
-        assert "where the site's policy says so" in seen.page.locator("main").inner_text()
+        assert "The site's access policy hides" in seen.page.locator("main").inner_text()
 
 
 def test_people_see_their_own_chains_only(browser: Browser, loop: SeededLoop) -> None:

@@ -1,7 +1,7 @@
-"""Every change is in the audit: who, how they proved it, what, its result; and attempts at others' chains.
+"""Audit log of requests: every change with user, authentication and result; attempts to access others' chains.
 
-The line of a change is written before its answer goes out, that of a rejected request after it: the time that an
-answer takes must not show why it is a rejection.
+The entry of a change is written before its response is sent, that of a rejected request afterwards: the response
+time must not show why a request was rejected.
 """
 
 from __future__ import annotations
@@ -27,35 +27,35 @@ if TYPE_CHECKING:
 
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 MOST_REFUSED = 100
-"""Lines about requests of one user that were rejected, before any is left out."""
+"""Entries about rejected requests of one user before further ones are left out."""
 _EVERY = 60.0
-"""Seconds after which there is one more."""
+"""Seconds until one more entry is allowed."""
 _NOTE = "mirage.audit"
 _DONE = "done"
 _BESIDE = ("/api/v1/agent/",)
-"""Agents' answers: what they did is in the audit already, as done in their users' names."""
+"""Responses of agents: the audit log has their actions already, under their users' names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What the audit is to say of a request."""
+    """What a route adds to the audit entry of its request."""
 
     action: str = ""
-    """Empty: the address tells."""
+    """Empty: method and path of the request."""
     chain: ChainId | None = None
     refused: str = ""
-    """Why it was rejected, where that is to be in the audit though nothing has changed."""
+    """Reason of a rejection that is to be audited although nothing has changed."""
 
 
 def note(
     scope: MutableMapping[str, Any], action: str = "", chain: ChainId | None = None, refused: str = ""
 ) -> None:
-    """Tell the audit more of a request than its address says. ``scope`` is the request's."""
+    """Add details to the audit entry of a request. ``scope`` is that of the request."""
     scope[_NOTE] = Note(action, chain, refused)
 
 
 class Auditing:
-    """Has a line written before the answer goes out, or after it where the request is rejected."""
+    """Middleware that writes audit entries: before the response, or after it for a rejected request."""
 
     def __init__(self, app: ASGIApp, writer: AuditWriter, now: Callable[[], Seconds]) -> None:
         self._app, self._writer, self._now = app, writer, now
@@ -63,7 +63,7 @@ class Auditing:
         self._left_out: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Look at the answer as it begins."""
+        """Serve a request and write its entry as soon as the status is known."""
         refused: list[AuditEntry] = []
 
         async def told(message: Message) -> None:
@@ -81,7 +81,7 @@ class Auditing:
                 self._writer.add(entry)
 
     def _entry(self, scope: Scope, status: int) -> AuditEntry | None:
-        """The line; ``None``: nothing has changed, and nobody has tried what they may not."""
+        """Return the audit entry; ``None`` without a change and without an attempt that was denied."""
         said, caller = scope.pop(_NOTE, Note()), known_caller(scope)
         changes = scope["method"] not in _READING and not scope["path"].startswith(_BESIDE)
         if caller is None or not (said.refused or (changes and (status < 400 or status == 403))):
@@ -95,5 +95,5 @@ class Auditing:
                 self._left_out[caller.name] += 1
                 return None
             if more := self._left_out.pop(caller.name, 0):
-                result += f"; {more} more were rejected before, of which there are no lines"
+                result += f"; {more} earlier rejections have no entry"
         return AuditEntry(self._now(), caller.name, caller.uid, action, said.chain, result, caller.how)

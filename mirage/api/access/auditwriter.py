@@ -1,4 +1,4 @@
-"""Writes audit lines: those of changes in the caller's thread, those of rejected requests in the background."""
+"""Writes audit entries: of changes in the caller's thread, of rejected requests in the background."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 MOST_OF_ONE = 200
-"""Lines of one user that wait."""
+"""Waiting entries of one user."""
 MOST = 4_000
-"""Lines of all users that wait."""
+"""Waiting entries of all users."""
 
 
 class AuditWriter:
-    """Takes lines without waiting for the database, and writes them in their order. Safe to use from any thread.
+    """Queues entries without waiting for the database, and writes them in order. Any thread may use it.
 
-    No line is lost in silence: the log has each that the database does not take, that finds no room, or that is
-    not written in time at the end.
+    No entry is lost silently. The log has each one that the database rejects, that finds the queue full, or that
+    is not written in time at shutdown.
     """
 
     def __init__(self, log: AuditLog) -> None:
@@ -35,16 +35,16 @@ class AuditWriter:
         self._waiting: list[AuditEntry] = []
         self._writing: list[AuditEntry] = []
         self._of_users: Counter[str] = Counter()
-        """Lines by user, those that are being written included."""
+        """Entries by user, those being written included."""
         self._thread: Thread | None = None
         self._closed = False
 
     def write(self, entry: AuditEntry) -> None:
-        """Write one line now; in the database or in the log when it returns."""
+        """Write one entry now. On return it is in the database or in the log."""
         self._write([entry])
 
     def add(self, entry: AuditEntry) -> None:
-        """Have one line written soon."""
+        """Queue one entry."""
         with self._changed:
             taken = self._has_room(entry.user) and self._starts()
             if taken:
@@ -52,10 +52,10 @@ class AuditWriter:
                 self._of_users[entry.user] += 1
                 self._changed.notify_all()
         if not taken:
-            _log_lines([entry], "no room for it among the lines that wait to be written")
+            _log_lines([entry], "the queue of entries is full")
 
     def close(self, timeout: float) -> None:
-        """Write what waits, for up to ``timeout`` seconds; the rest goes to the log, as do later lines."""
+        """Write waiting entries for up to ``timeout`` seconds; the rest and later ones go to the log."""
         with self._changed:
             self._closed = True
             thread = self._thread
@@ -65,18 +65,17 @@ class AuditWriter:
         with self._changed:
             left = [*self._writing, *self._waiting]
             self._waiting = []
-        _log_lines(left, f"not written within {timeout:g} s at the end")
+        _log_lines(left, f"not written within {timeout:g} s at shutdown")
 
     def _has_room(self, user: str) -> bool:
         return not self._closed and self._of_users[user] < MOST_OF_ONE and self._of_users.total() < MOST
 
     def _starts(self) -> bool:
-        """Whether the thread runs."""
         if self._thread is None:
             thread = Thread(target=self._run, name="audit", daemon=True)
             try:
                 thread.start()
-            except RuntimeError:  # the machine has no more threads for us now
+            except RuntimeError:  # the process has reached its limit of threads
                 return False
             self._thread = thread
         return True
@@ -89,7 +88,7 @@ class AuditWriter:
                 self._of_users -= Counter(line.user for line in lines)
 
     def _next(self) -> list[AuditEntry]:
-        """All that wait, after waiting for one; none: it is closed."""
+        """Wait for entries and return all of them; an empty list once closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closed)
             self._writing, self._waiting = self._waiting, []
@@ -101,11 +100,11 @@ class AuditWriter:
         except StoreUnavailable as error:
             _log_lines(lines, str(error))
         except Exception as error:
-            _LOG.exception("internal error (bug in Mirage): audit lines could not be written")
+            _LOG.exception("internal error (bug in Mirage): audit entries could not be written")
             _log_lines(lines, f"{type(error).__name__}: {error}")
 
 
 def _log_lines(lines: Sequence[AuditEntry], reason: str) -> None:
     for line in lines:
-        extra = {"always": True}
-        _LOG.warning("not in the audit: %s: %s: %s: %s", line.user, line.action, line.result, reason, extra=extra)
+        text = "event=audit_entry_not_stored user=%s action=%r result=%r reason=%r"
+        _LOG.warning(text, line.user, line.action, line.result, reason, extra={"always": True})

@@ -1,4 +1,4 @@
-"""The one who asks, however they proved who they are, and what they may do."""
+"""The caller of a request: user, authentication and scope."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from dataclasses import dataclass
 from mirage.api.access.scope import Scope
 
 SOCKET = "socket"
-"""How those came in whom the kernel names."""
+"""Authentication by the kernel: the peer of the Unix socket."""
 ANONYMOUS = "(anonymous)"
-"""No user is called so."""
+"""Name of unauthenticated callers; no user has it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A user, as known to the machine or by what they brought along."""
+    """A user, identified by the kernel or by a token."""
 
     name: str
     scope: Scope
     uid: int = -1
-    """-1: came over the network; the name is what counts."""
+    """-1: over the network, where only the name counts."""
     how: str = SOCKET
-    """How they proved it: ``socket``, ``token ID``, ``jwt``, ``session``, or ``nothing``."""
+    """Authentication: ``socket``, ``token ID``, ``jwt``, ``session``, or ``nothing``."""
     token_id: str = ""
-    """The token that they brought along, or that opened the session."""
+    """The token of the request, or the one that opened the session."""
     by_link: bool = False
-    """Their session was opened by a login link."""
+    """Whether a login link opened the session."""
 
     @property
     def is_root(self) -> bool:
@@ -34,19 +34,19 @@ class Caller:
 
     @property
     def makes_tokens(self) -> bool:
-        """Whether they may make tokens and login links: no token prolongs itself, nor does Slurm's."""
+        """Whether the caller may create tokens and login links: no token may prolong itself."""
         return self.how == SOCKET or self.by_link
 
     @property
     def is_known(self) -> bool:
-        """Whether it is a user, with a name here."""
+        """Whether the caller is a user with a name on this machine."""
         return not self.name.startswith("uid:") and self.name != ANONYMOUS
 
     @property
     def is_admin(self) -> bool:
-        """Whether the chains of all are theirs to see and command."""
+        """Whether the caller may view and control the chains of all users."""
         return self.scope is Scope.ADMIN
 
     def may_touch(self, owner: str) -> bool:
-        """Whether what belongs to this user is theirs to see and command."""
+        """Whether the caller may view and control what belongs to ``owner``."""
         return self.is_admin or self.name == owner

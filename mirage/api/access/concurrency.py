@@ -1,7 +1,7 @@
-"""How many requests each user, and each address before it proves who asks, has in progress at once.
+"""Bounds the concurrent requests of each user, and of each address before authentication.
 
-A request is in progress from its headers to the end of its answer, whether or not its client is still there: what
-waits for a turn holds memory and a place in line even when no client will read the answer.
+A request is in progress from its headers to the end of its response, even after its client has left: a waiting
+request holds memory and a place in the queue although no client will read the response.
 """
 
 from __future__ import annotations
@@ -21,56 +21,56 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 MOST = 1024
-"""Requests of all users, and as many of all addresses whose user is not known yet; at most half as many as the
-process may have open files."""
+"""Requests of all users, and as many of all addresses before authentication; at most half the open files that the
+process may have."""
 MOST_OF_ONE = 128
 """Requests of one user or address."""
 SHARE = 4
-"""One user or address gets at most a quarter of the places that are left, so that some are always left."""
+"""A user or address gets at most a quarter of the free places, so that some stay free."""
 RETRY_AFTER = 2
 """Seconds."""
 
 
 class TooManyAtOnce(TooOften):
-    """The caller has too many requests in progress."""
+    """The caller has too many concurrent requests."""
 
     def __init__(self) -> None:
-        text = "too many of your requests are in progress, also those whose client has left"
+        text = "too many of your requests are in progress, including those whose client has left"
         super().__init__(RETRY_AFTER, f"{text}; send it again in {RETRY_AFTER} s")
 
 
 @dataclass(eq=False, slots=True)
 class ActiveRequest:
-    """One request in progress. Cancelled where its client leaves and nothing is lost by that."""
+    """One request in progress. Cancelled when its client leaves, if that loses nothing."""
 
     end: Callable[[], object]
     """Cancels it."""
     safe: bool = True
-    """It changes nothing."""
+    """Whether the request changes nothing."""
     presence: Presence = field(default_factory=Presence)
     place: tuple[_Pool, str] | None = None
-    """Where it counts, and under which key."""
+    """The pool that counts it, and the key there."""
     awaits_body: bool = False
-    """The daemon waits for its client to send more of it."""
+    """Whether the daemon waits for more of the body."""
     displaced: bool = False
-    """It has lost its place to a newer request of the same caller."""
+    """Whether a newer request of the same caller has taken its place."""
     _leavable: int = 0
     _kept: int = 0
 
     def identify(self, user: str) -> None:
-        """It is this user's, and counts as such from now on. Raises ``TooManyAtOnce``."""
+        """Count it as this user's from now on. Raises ``TooManyAtOnce``."""
         if self.place is not None and (users := self.place[0].users) is not None:
             strangers, key = self.place
             users.enter(self, user)
             strangers.leave(self, key)
 
     def leave(self) -> None:
-        """Its client has left."""
+        """Note that its client has left."""
         if (self.safe or self._leavable) and not self._kept:
             self.end()
 
     def leave_place(self) -> None:
-        """It waits for nothing any more but its client."""
+        """Free the place: the request waits only for its client."""
         if self.place is not None:
             pool, key = self.place
             self.place = None
@@ -78,7 +78,7 @@ class ActiveRequest:
 
     @contextmanager
     def leavable(self) -> Iterator[None]:
-        """Within, nothing is lost where it ends. Raises ``ClientDisconnect`` where its client has left."""
+        """Mark a part that may be cancelled without loss. Raises ``ClientDisconnect`` if the client has left."""
         if self.presence.left:
             raise ClientDisconnect
         self._leavable += 1
@@ -89,7 +89,7 @@ class ActiveRequest:
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Within, it does not end before what it does."""
+        """Mark a part that runs to its end, even when the client leaves."""
         self._kept += 1
         try:
             yield
@@ -103,7 +103,7 @@ class _Pool:
     """Places of one kind, by key."""
 
     def __init__(self, most: int, users: _Pool | None = None) -> None:
-        """``users``: where those go who turn out to be users."""
+        """``users``: pool of callers that have authenticated as users."""
         self._most, self.users = most, users
         self._total = 0
         self._held: dict[str, dict[ActiveRequest, None]] = {}
@@ -112,8 +112,8 @@ class _Pool:
     def enter(self, active: ActiveRequest, key: str) -> None:
         """Give a place. Raises ``TooManyAtOnce``.
 
-        A caller who has no place left loses the oldest request whose body has not come, so that those who send
-        slowly keep nobody at the same address out.
+        A caller without a free place loses the oldest request whose body has not arrived, so that slow senders do
+        not block other clients at the same address.
         """
         held = self._held.get(key, {})
         if not self._has_room(len(held)):
@@ -128,7 +128,6 @@ class _Pool:
         active.place = (self, key)
 
     def leave(self, active: ActiveRequest, key: str) -> None:
-        """The place is free."""
         del self._held[key][active]
         if not self._held[key]:
             del self._held[key]
@@ -140,24 +139,24 @@ class _Pool:
 
 
 class Concurrency:
-    """The places of all. For the server's event loop only."""
+    """The places of all callers. For the server's event loop only."""
 
     def __init__(self, most: int | None = None) -> None:
-        """``most``: requests in progress of all users, and again of all addresses."""
+        """``most``: concurrent requests of all users, and as many of all addresses."""
         if most is None:
             most = min(MOST, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
         self._users = _Pool(most)
         self._strangers = _Pool(most, self._users)
 
     def enter(self, active: ActiveRequest, user: str, stranger: str = "") -> None:
-        """A request begins: of ``user``, or where that is empty of ``stranger``. Raises ``TooManyAtOnce``."""
+        """Begin a request of ``user``, or if that is empty of ``stranger``. Raises ``TooManyAtOnce``."""
         if user:
             self._users.enter(active, user)
         else:
             self._strangers.enter(active, stranger)
 
     def leave(self, active: ActiveRequest) -> None:
-        """It is answered, or has ended otherwise."""
+        """End a request."""
         active.leave_place()
 
 
@@ -165,10 +164,10 @@ _ACTIVE: ContextVar[ActiveRequest | None] = ContextVar("mirage.active", default=
 
 
 def activate(active: ActiveRequest) -> None:
-    """Say of this task, and of those that it starts, which request they work for."""
+    """Set the request that this task, and tasks that it starts, work for."""
     _ACTIVE.set(active)
 
 
 def active_request() -> ActiveRequest:
-    """The request that this task works for; one that lasts where it works for none."""
+    """Return the request of this task; a request that never ends if it has none."""
     return _ACTIVE.get() or ActiveRequest(lambda: None)

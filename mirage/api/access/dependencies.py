@@ -1,4 +1,4 @@
-"""What a route asks of its caller before it answers."""
+"""Dependencies of routes: the caller and the scope that a route requires."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 _KEY = "mirage.caller"
 ADMITTED = "mirage.admitted"
-"""Where the scope of a request says that it counted against its caller's rate, which had room for it."""
+"""Key in a request's scope: the request was counted, within its caller's rate."""
 REFUSED = "mirage.refused"
-"""Where the scope of a request that has no place has the reason: nothing may wait to find out who asks."""
+"""Key in the scope of a request without a place: the error. Authentication may not wait for it."""
 
 
 async def caller_of(request: Request) -> Caller:
-    """The user who asks, found out once a request.
+    """Return the caller, authenticated once per request.
 
     Raises ``NotAuthenticated``, ``NotPermitted`` and ``TooOften``.
     """
@@ -42,13 +42,13 @@ async def caller_of(request: Request) -> Caller:
 
 
 def known_caller(scope: object) -> Caller | None:
-    """Who asked, where that was found out already. ``scope`` is a request's."""
+    """Return the caller if already authenticated. ``scope`` is that of the request."""
     found = scope.get(_KEY) if isinstance(scope, dict) else None
     return found if isinstance(found, Caller) else None
 
 
 def origin_of(scope: MutableMapping[str, Any]) -> str:
-    """Who asks, as far as that is known of a request: a user's name, or an address."""
+    """Return the user's name, or the address of an unauthenticated request."""
     caller, peer = known_caller(scope), scope.get(PEER)
     if caller is not None and caller.name != ANONYMOUS:
         return caller.name
@@ -60,7 +60,7 @@ def origin_of(scope: MutableMapping[str, Any]) -> str:
 def _at_least(scope: Scope) -> Callable[[Caller], Awaitable[Caller]]:
     async def permitted(caller: Annotated[Caller, Depends(caller_of)]) -> Caller:
         if not caller.scope.includes(scope):
-            raise NotPermitted(f"{caller.name} may {caller.scope} here; this takes {scope}")
+            raise NotPermitted(f"{caller.name} has the scope {caller.scope}; this request requires {scope}")
         return caller
 
     return permitted
@@ -73,7 +73,7 @@ Admin = Annotated[Caller, Depends(_at_least(Scope.ADMIN))]
 
 async def _local(caller: Operator) -> Caller:
     if caller.how != SOCKET:
-        raise NotPermitted("this is for callers whom the kernel names: use the daemon's Unix socket")
+        raise NotPermitted("this request is accepted only on the daemon's Unix socket")
     return caller
 
 

@@ -1,4 +1,4 @@
-"""Who comes in: by the kernel's word on the socket; over the network by a token, Slurm's own, or a session."""
+"""Authentication: by the kernel on the Unix socket; over the network by a token, a Slurm JWT or a session."""
 
 from __future__ import annotations
 
@@ -35,72 +35,72 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 COUNTED = "mirage.counted"
-"""Where a request's scope says that it counts against a rate."""
+"""Key in a request's scope: the request counts against a rate."""
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _AGENTS = "/api/v1/agent/"
 CHANGES_A_SECOND, CHANGES_AT_ONCE = 1.0, 300
-"""Requests of one user that change something; a day of them takes some ten megabytes of the audit."""
+"""Rate and burst of a user's changes; a day of them adds about 10 MB to the audit log."""
 _ROOT = "root"
 _SESSION = 12 * 3_600
 
 
 class NotAuthenticated(MirageError):
-    """Nobody knows who asks, or what they brought along proves nothing."""
+    """The request has no credentials, or invalid ones."""
 
 
 BYTES_OF_ONE = 128 << 10
-"""Bytes of a body that take about as long to read as one request without a body."""
+"""Bytes of a body that cost about as much time as one request without a body."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What a token proves."""
+    """A valid token: its session and expiry."""
 
     session: Session
     how: str
-    """How to call it in the audit."""
+    """Authentication as the audit log names it."""
     until: float
-    """0: for ever."""
+    """Expiry, epoch seconds; 0: never."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """All that decides who somebody is and what they may do."""
+    """Authenticates callers and gives them their scope."""
 
     admins: frozenset[str] = frozenset()
-    """Users who may do everything, whatever the policy says; root may anyway."""
+    """Administrators, whatever the policy says; root always is one."""
     policy: Callable[[], Policy] = Policy
     tokens: TokenBook = field(default_factory=lambda: TokenBook(NoStorage()))
     slurm: SlurmTokens | None = None
-    """``None``: Slurm's tokens are not taken."""
+    """``None``: Slurm's tokens are not accepted."""
     sessions: Sessions = field(default_factory=lambda: Sessions(random_key(), _SESSION))
     tickets: Tickets = field(default_factory=Tickets)
     groups: UnixGroups = field(default_factory=UnixGroups)
     holders: Holders | None = None
-    """``None``: the daemon is one user's own, and no other user's name counts."""
+    """``None``: the daemon serves one user only."""
     rates: Rates = field(default_factory=lambda: Rates(0, 1))
     changes: Rates = field(default_factory=lambda: Rates(0, 1))
-    """Of requests that change something, each a line of the audit; not for administrators and agents."""
+    """Rate of changes, each an audit entry; not for administrators and agents."""
     way: RightOfWay = field(default_factory=lambda: RightOfWay(bool))
     failures: Rates = field(default_factory=lambda: Rates(0.2, 20))
-    """Attempts from one address that proved nothing."""
+    """Rate of failed authentications per address."""
     url: str = ""
-    """Where browsers find the page, as configured; a proxy in front need not pass on the name they asked for."""
+    """URL of the web UI, as configured: a proxy may not pass on the host name of the request."""
     files: tuple[WatchedFile[Any], ...] = ()
-    """The policy's, and those of Slurm's keys."""
+    """The policy file and the files of Slurm's keys."""
 
     @property
     def outdated(self) -> tuple[str, ...]:
-        """Why older versions of its files are in force; reads none of them. Any thread."""
+        """Why older versions of its files are in force; reads no file. Any thread."""
         return tuple(file.outdated for file in self.files if file.outdated)
 
     def refresh(self) -> None:
-        """Read its files again, also while no user asks. Any thread."""
+        """Read its files again, even without requests. Any thread."""
         for file in self.files:
             file.refresh()
 
     async def admit(self, request: Request) -> Caller:
-        """Who asks. Raises ``NotAuthenticated``, ``NotPermitted`` (no scope at all) and ``TooOften``."""
+        """Return the caller. Raises ``NotAuthenticated``, ``NotPermitted`` (no scope) and ``TooOften``."""
         request.scope[COUNTED] = True
         try:
             caller = await self._found(request)
@@ -118,24 +118,24 @@ class Gate:
         return caller
 
     def count_refused(self, request: Request) -> None:
-        """Count a request against its caller's rate that is rejected before it is known who asks."""
+        """Count a request that is rejected before authentication against the rate of its origin."""
         peer = peer_of(request)
         with suppress(TooOften):
             self.rates.take(f"{peer.share} " if peer else f"{ANONYMOUS} {_address(request)}")
 
     async def _found(self, request: Request, *, again: bool = False) -> Caller:
-        """``again``: the request was admitted before, so an invalid token counts as no attempt to guess one."""
+        """``again``: the request was admitted before; an invalid token is then no attempt to guess one."""
         peer = peer_of(request)
         if peer is None:
             return await self._from_afar(request, again=again)
-        if self.policy().groups or not self._is_met(peer):  # the user database may have to ask another machine
+        if self.policy().groups or not self._is_met(peer):  # the user database may query another machine
             return await run_in_thread(peer.share, self._peer, peer)
         return self._peer(peer)
 
     async def lasts(self, caller: Caller, request: Request) -> bool:
-        """Whether the same request would be admitted as the same caller again: for answers that continue.
+        """Return whether the request would still be admitted as the same caller; for streams.
 
-        Where that cannot be found out it does not last. Counts against no rate.
+        False where that cannot be checked. Counts against no rate.
         """
         try:
             return await self._found(request, again=True) == caller
@@ -143,17 +143,17 @@ class Gate:
             return False
 
     def charge(self, caller: Caller, request: Request, size: int) -> None:
-        """Count a body of so many bytes against its caller's rate."""
+        """Count a body of ``size`` bytes against its caller's rate."""
         self.rates.charge(_key(caller, request), size / BYTES_OF_ONE)
 
     def scope_of(self, name: str) -> Scope | None:
-        """What a user may do; ``None``: nothing."""
+        """Return a user's scope; ``None``: no access."""
         if name == _ROOT or name in self.admins:
             return Scope.ADMIN
         return self.policy().scope_of(name, self.groups)
 
     async def attempt(self, request: Request, text: str) -> Proof:
-        """Whose token this is. Raises ``NotAuthenticated``, always in the same words, and ``TooOften``."""
+        """Check a token. Raises ``NotAuthenticated``, always with the same text, and ``TooOften``."""
         try:
             return await run_in_thread(_address(request), self._prove, text)
         except NotAuthenticated:
@@ -161,13 +161,13 @@ class Gate:
             raise
 
     def failed(self, request: Request) -> None:
-        """Somebody at this address has proved nothing. Raises ``TooOften`` for those who try repeatedly.
+        """Log and count a failed authentication. Raises ``TooOften`` for repeated attempts from one address.
 
-        Good tokens continue counting: nobody guesses one, and many users may share a proxy's address.
+        Valid tokens are still accepted: a token cannot be guessed, and many users may share a proxy's address.
         """
         address = _address(request)
         self.failures.take(address)
-        _LOG.warning("somebody at %s has proved nothing", address or "the socket")
+        _LOG.warning("event=auth_failed address=%s", address or "socket")
 
     def _prove(self, text: str) -> Proof:
         if text.startswith(PREFIX):
@@ -177,26 +177,26 @@ class Gate:
                 return Proof(session, f"token {token.token_id}", float(token.expires))
         elif self.slurm and (found := self.slurm.read(text)):
             return Proof(Session(found.user, Scope.ADMIN), "jwt", found.expires)
-        raise NotAuthenticated("the token proves nothing: it is wrong, expired, revoked or not for here")
+        raise NotAuthenticated("invalid token: it is wrong, expired, revoked or not for this daemon")
 
     def cookie(self, session: Session, until: float = 0) -> str:
-        """What a browser that proved to be this user brings along from now on. Raises ``NotPermitted``."""
+        """Return the session cookie of an authenticated browser. Raises ``NotPermitted``."""
         self._caller(session, "session")
         return self.sessions.open(session, until)
 
     def _peer(self, peer: Peer) -> Caller:
-        """A UID without a name that the policy does not name looks, as one user with all others."""
+        """Callers whose UID has neither a name nor a policy entry share one read-only user."""
         if self.holders is not None and not self._is_met(peer):
             self.holders.check(peer.name, peer.uid)
         scope = Scope.ADMIN if peer.is_root else self.scope_of(peer.name)
         if scope is None:
-            raise NotPermitted(f"{peer.name} may do nothing here, by the daemon's policy")
+            raise NotPermitted(f"the access policy of this daemon gives {peer.name} no access")
         if peer.share == NAMELESS and peer.name not in {*self.admins, *self.policy().users}:
             return Caller(NAMELESS, lesser(scope, Scope.READ), peer.uid, SOCKET)
         return Caller(peer.name, scope, peer.uid, SOCKET)
 
     async def _from_afar(self, request: Request, *, again: bool) -> Caller:
-        """By what the caller brought along; first that counts which a browser never sends by itself."""
+        """Authenticate a network caller: first by a token, which a browser never sends by itself."""
         if text := _token(request):
             if again:
                 proof = await run_in_thread(_address(request), self._prove, text)
@@ -208,29 +208,29 @@ class Gate:
             return await run_in_thread(session.name, self._caller, session, "session")
         if self.policy().anonymous and request.method in _SAFE:
             return Caller(ANONYMOUS, Scope.READ, how="nothing")
-        raise NotAuthenticated("say who you are: a token in the header Authorization, or log in at /login")
+        raise NotAuthenticated("no credentials: send a token in the header Authorization, or log in at /login")
 
     async def opened(self, request: Request) -> Session | None:
-        """The session of the browser that asks; it may take a query of the database to know."""
+        """Return the session of the browser. May query the database."""
         cookie = self._cookie(request)
         return await run_in_thread(_address(request), self.session, cookie) if cookie else None
 
     def session(self, cookie: str) -> Session | None:
-        """What the cookie stands for, unless the token that opened it counts no more."""
+        """Return the session of a cookie; ``None`` once the token that opened it has ended."""
         found = self.sessions.read(cookie)
         if found and found.token_id and not self.tokens.lasts(found.token_id):
             return None
         return found
 
     def is_same_origin(self, request: Request) -> bool:
-        """Whether a browser says that a page of this server made the request, or no browser speaks."""
+        """Whether the request is from a page of this server, or not from a browser."""
         site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
         if site is not None and site not in ("same-origin", "none"):
             return False
         return origin is None or self._is_own(request, origin)
 
     def is_secure(self, request: Request) -> bool:
-        """Whether the browser speaks TLS, to this server or to a proxy, which need not say so."""
+        """Whether the browser uses TLS, to this server or to a proxy, which need not report it."""
         if request.url.scheme == "https":
             return True
         origin, host = request.headers.get("origin", ""), request.headers.get("host")
@@ -242,16 +242,16 @@ class Gate:
         return bool(host) and host in (request.headers.get("host"), _host_of(self.url))
 
     def cookie_name(self, request: Request) -> str:
-        """Of the session that the request opens."""
+        """Return the name of the session cookie for this request."""
         return SECURE_COOKIE if self.is_secure(request) else COOKIE
 
     def _cookie(self, request: Request) -> str:
-        """Of the session. Over TLS another host of the site could set the plain one."""
+        """Over TLS only the secure name counts: another host of the site could set the plain one."""
         found = request.cookies.get(SECURE_COOKIE)
         return found or ("" if self.is_secure(request) else request.cookies.get(COOKIE, ""))
 
     def _refuse_strange_pages(self, request: Request) -> None:
-        """A cookie comes by itself, whatever page makes the browser ask: a change takes more.
+        """Deny changes from pages of other sites (CSRF): a browser sends the cookie for any page.
 
         Another site's page can send neither this header nor a false origin.
         """
@@ -259,21 +259,21 @@ class Gate:
             return
         if not self.is_same_origin(request):
             raise NotPermitted(
-                f"a change by a browser's session has to come from a page of this server; {strange(request)}"
+                f"a browser session may change things only from a page of this server; {strange(request)}"
             )
         says = request.headers.get("sec-fetch-site") or request.headers.get("origin")
         if not says or "hx-request" not in request.headers:
             raise NotPermitted(
-                "a change by a browser's session has to come from a page of this server (HX-Request)"
+                "a browser session may change things only from a page of this server (header HX-Request)"
             )
 
     def _is_met(self, peer: Peer) -> bool:
-        """Whether the name needs no look-up: it is kept as this user's, or it is root's, or none."""
+        """Whether the name needs no look-up: it is stored for this UID, it is root's, or there is none."""
         holders = self.holders
         return holders is None or peer.is_root or peer.share == NAMELESS or holders.knows(peer.name, peer.uid)
 
     def meet(self, name: str) -> None:
-        """Look whether a user's name still is its holder's. Raises ``NotPermitted`` and ``StoreUnavailable``."""
+        """Check that a name still has its UID. Raises ``NotPermitted`` and ``StoreUnavailable``."""
         if self.holders is not None:
             self.holders.admit(name)
 
@@ -281,23 +281,23 @@ class Gate:
         self.meet(session.name)
         scope = granted(session.scope, self.scope_of(session.name))
         if scope is None:
-            raise NotPermitted(f"{session.name} may do nothing here, by the daemon's policy")
+            raise NotPermitted(f"the access policy of this daemon gives {session.name} no access")
         return Caller(session.name, scope, how=how, token_id=session.token_id, by_link=session.by_link)
 
 
 def strange(request: Request) -> str:
-    """Why a request does not count as one of this server's pages, for people."""
+    """Return why a request does not count as one from a page of this server."""
     site, origin = request.headers.get("sec-fetch-site", ""), request.headers.get("origin", "none")
-    said = f"the browser names the origin {printable(origin[:100])}" + (
+    said = f"the browser sent the origin {printable(origin[:100])}" + (
         f" ({printable(site[:20])})" if site else ""
     )
     host = printable(request.headers.get("host", "")[:100])
-    advice = "a proxy has to pass on Host, or api.url name the address of the page"
-    return f"{said}, the request came for {host}: {advice}"
+    advice = "configure the proxy to pass on Host, or set api.url to the URL of the web UI"
+    return f"{said}, but the request is for the host {host}; {advice}"
 
 
 def _host_of(origin: str) -> str:
-    """With its port, as ``Host`` has it; empty where it is no address."""
+    """Return host and port, as in ``Host``; empty if invalid."""
     try:
         return urlsplit(origin).netloc
     except ValueError:
@@ -312,7 +312,7 @@ def _token(request: Request) -> str:
 
 
 def brings_proof(request: Request) -> bool:
-    """Whether a request has something with it that may prove who asks."""
+    """Whether a request has credentials."""
     return bool(_token(request)) or COOKIE in request.cookies or SECURE_COOKIE in request.cookies
 
 

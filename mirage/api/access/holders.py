@@ -1,8 +1,7 @@
-"""Whose a user's name is: a name that is given to another person brings nothing of the former one's along.
+"""Checks that a user name still has its UID: the next holder of a name gets nothing of the former one.
 
-Chains and tokens are known by their owner's name. The UID behind each name is kept from the first time that the
-name is met. Where it is another one later, nobody comes in by that name until all that was the former holder's is
-put away.
+Chains and tokens belong to their owner's name. The UID of each name is stored when the name is first seen. If the
+UID changes later, the name is denied access until the chains and tokens of its former holder have been ended.
 """
 
 from __future__ import annotations
@@ -27,24 +26,24 @@ _MOST_CHECKED = 10_000
 
 
 class HolderStorage(Protocol):
-    """Where UIDs are kept; all methods raise ``StoreUnavailable``."""
+    """Storage of UIDs; all methods raise ``StoreUnavailable``."""
 
     def load(self) -> dict[str, int]:
-        """The UID of each name."""
+        """Return the UID of each name."""
 
     def put(self, name: str, uid: int) -> None:
-        """Keep one."""
+        """Store the UID of a name."""
 
 
 class Succession(Protocol):
-    """Puts away what is a former holder's."""
+    """Ends the chains and tokens of a former holder."""
 
     def __call__(self, name: str, uid: int, done: Callable[[], None], failed: Callable[[], None]) -> None:
-        """``uid``: the former holder's. Calls one of the two, now or later, in any thread; raises nothing."""
+        """``uid``: of the former holder. Calls one of the two, now or later, in any thread; raises nothing."""
 
 
 class Holders:
-    """The UIDs of names. Any thread may use it; a check may wait for the machine's user database."""
+    """The UIDs of user names. Any thread may use it; a check may wait for the user database."""
 
     def __init__(
         self,
@@ -53,39 +52,41 @@ class Holders:
         uid_of: Callable[[str], int] | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``uid_of``: a name's UID by the machine's user database, ``UNKNOWN`` where it has none."""
+        """``uid_of``: a name's UID in the user database; ``UNKNOWN`` if it has none."""
         self._storage, self._succession = storage, succession
         self._uid_of, self._now = uid_of or uid_in_time, now
         self._kept: dict[str, int] | None = None
         self._checked: dict[str, float] = {}
-        """When, on the monotonic clock, a name was looked up last, and was its holder's."""
+        """By name: monotonic time of the last successful check."""
         self._hangs_until = 0.0
-        """Until then no act waits for the user database: one has waited for long."""
+        """No action waits for the user database until then: an earlier one waited too long."""
         self._leaving: set[str] = set()
         self._lock = threading.RLock()
 
     def knows(self, name: str, uid: int) -> bool:
-        """Whether the name is kept as this user's, as far as that is in memory."""
+        """Whether this UID is stored for the name, as far as that is in memory."""
         return (self._kept or {}).get(name) == uid
 
     def admit(self, name: str) -> None:
-        """Look whether the name still is its holder's, once a minute. Raises as ``check``."""
+        """Check the name at most once per minute. Raises as ``check``."""
         at = self._checked.get(name)
         if at is None or self._now() - at >= _LOOK_EVERY:
             self.check(name)
 
     def permit(self, name: str) -> None:
-        """Before an act in that name: wait for the user database only where it was never asked about the name.
+        """Check before an action under that name; waits for the user database only for a name not checked before.
 
         Relies on ``review``. Raises as ``check``.
         """
         at, now = self._checked.get(name), self._now()
         if at is not None and now - at > _COUNTS_FOR:
-            raise NotPermitted(f"the user database has not reported for {_COUNTS_FOR:.0f} s who {name} is")
+            raise NotPermitted(
+                f"the user database has not answered for {_COUNTS_FOR:.0f} s; the UID of {name} is unknown"
+            )
         if at is not None:
             return
         if now < self._hangs_until:
-            raise NotPermitted(f"the user database does not answer: who {name} is, is not known")
+            raise NotPermitted(f"the user database does not answer; the UID of {name} is unknown")
         try:
             self.check(name)
         finally:
@@ -93,32 +94,32 @@ class Holders:
                 self._hangs_until = self._now() + _LOOK_EVERY
 
     def check(self, name: str, uid: int = UNKNOWN) -> None:
-        """Look whether the name still is its holder's; ``uid``: who claims it, by the kernel's word.
+        """Check that the name still has its stored UID; ``uid``: that of the caller, as the kernel reports it.
 
-        Raises ``NotPermitted`` where it is not, or cannot be told, and ``StoreUnavailable``.
+        Raises ``NotPermitted`` if it has another one or the check is not possible, and ``StoreUnavailable``.
         """
         kept, found = self._all().get(name), self._uid_of(name)
         if found == UNKNOWN and uid == UNKNOWN and kept is None:
-            # A machine without its users' names, such as a container: there is nothing to compare.
+            # Without user names on this machine, as in a container, there is nothing to compare.
             self._note(name)
             return
         if found == UNKNOWN and uid == UNKNOWN:
-            raise NotPermitted(f"this machine does not know the user {name}, or its user database does not answer")
+            raise NotPermitted(f"user {name} is unknown on this machine, or its user database does not answer")
         if UNKNOWN not in (found, uid) and found != uid:
-            raise NotPermitted(f"the name {name} stands for the UIDs {uid} and {found} on this machine")
+            raise NotPermitted(f"the user name {name} has two UIDs on this machine: {uid} and {found}")
         actual = uid if found == UNKNOWN else found
         if kept is None:
             self._keep(name, actual)
         elif kept != actual:
             self._succeed(name, kept, actual)
             raise NotPermitted(
-                f"the name {name} stood for UID {kept} before and stands for {actual} now: chains and tokens of "
-                "the former holder are being put away; try again in a minute"
+                f"the UID of {name} changed from {kept} to {actual}: Mirage is ending the chains and tokens of "
+                "the former user of this name; try again in a minute"
             )
         self._note(name)
 
     def review(self, names: Iterable[str]) -> None:
-        """Look at each of these names once a minute. Raises ``StoreUnavailable``."""
+        """Check each of these names once per minute. Raises ``StoreUnavailable``."""
         for name in names:
             try:
                 self.admit(name)
@@ -126,7 +127,7 @@ class Holders:
                 _LOG.debug("%s", error)
 
     def forget(self) -> None:
-        """Read again at the next question: another daemon may have kept some."""
+        """Read again at the next check: another daemon may have stored names."""
         with self._lock:
             self._kept = None
             self._checked.clear()
@@ -144,7 +145,9 @@ class Holders:
                 return
             self._leaving.add(name)
         text = "event=name_changed_hands user=%r former_uid=%d uid=%d text=%r"
-        _LOG.warning(text, name, former, holder, "what is the former holder's is put away", extra={"always": True})
+        _LOG.warning(
+            text, name, former, holder, "ending the chains and tokens of the former UID", extra={"always": True}
+        )
         self._succession(name, former, lambda: self._settled(name, holder), lambda: self._leaving.discard(name))
 
     def _settled(self, name: str, holder: int) -> None:
@@ -167,8 +170,8 @@ class Holders:
 
 
 def uid_in_time(name: str) -> int:
-    """The name's UID by the machine's user database. Raises ``NotPermitted`` where that does not answer."""
+    """Return a name's UID by the user database. Raises ``NotPermitted`` if that does not answer."""
     try:
         return UIDS.wait(name, WITHIN)
     except Unanswered as error:
-        raise NotPermitted(f"who {name} is cannot be told: {error}") from None
+        raise NotPermitted(f"the UID of {name} is unknown: {error}") from None

@@ -1,4 +1,4 @@
-"""Who is at the other end: the kernel knows (``SO_PEERCRED``), and nothing that a caller sends counts."""
+"""The user at the other end of a Unix socket, as the kernel reports it (``SO_PEERCRED``)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 NAMELESS = "uid:*"
-"""All callers on the socket whose UIDs have no name on this machine."""
+"""Name of all socket callers whose UIDs have no name on this machine."""
 _NO_NAME = "uid:"
 PEER = "mirage.peer"
-"""Where a request's scope has it."""
+"""Key in a request's scope."""
 _CREDENTIALS = struct.Struct("iII")  # pid, uid, gid
 
 
@@ -26,11 +26,11 @@ class Peer:
 
     uid: int
     name: str
-    """``uid:1234`` where this machine has no name for the UID: owns no chains, since none can be made for it."""
+    """``uid:1234`` if the UID has no name on this machine; such a user cannot own chains."""
 
     @classmethod
     def of(cls, uid: int, name: str) -> Peer:
-        """The user with this UID; ``name`` is empty where this machine has none for it."""
+        """Return the user with this UID; ``name`` is empty if this machine has none for it."""
         return cls(uid, name or f"{_NO_NAME}{uid}")
 
     @property
@@ -40,7 +40,7 @@ class Peer:
 
     @property
     def share(self) -> str:
-        """Whose share of what all use it takes: UIDs without a name are one user.
+        """Name under which shared limits count it: UIDs without a name are one user.
 
         Unprivileged users have tens of thousands of them (``/etc/subuid``).
         """
@@ -48,13 +48,13 @@ class Peer:
 
 
 def peer_of(request: Request) -> Peer | None:
-    """The user at the other end, by the kernel's word; ``None``: it says nothing, as over the network."""
+    """Return the user as the kernel reports it; ``None`` over the network."""
     peer = request.scope.get(PEER)
     return peer if isinstance(peer, Peer) else None
 
 
 def known_to(app: ASGIApp, peer: Peer) -> ASGIApp:
-    """``app`` for one connection: each request says whose it is."""
+    """Wrap ``app`` for one connection: each request's scope has the peer."""
 
     async def with_peer(scope: Scope, receive: Receive, send: Send) -> None:
         scope[PEER] = peer
@@ -64,7 +64,7 @@ def known_to(app: ASGIApp, peer: Peer) -> ASGIApp:
 
 
 def peer_uid(connection: socket.socket) -> int:
-    """Whose process opened ``connection``, a connected Unix socket."""
+    """Return the UID of the process that opened ``connection``, a connected Unix socket."""
     raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     _, uid, _ = _CREDENTIALS.unpack(raw)
     return int(uid)

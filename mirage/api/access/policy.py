@@ -1,4 +1,4 @@
-"""Who may do what: a small file, users before groups before all users."""
+"""Access policy: a TOML file with users, groups and a default (`everybody`), in this order of precedence."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ _MOST_USERS = 10_000
 Grade = Literal["none", "read", "operate", "admin"]
 _rank = get_args(Grade).index
 _MISSING = (
-    "it is missing; add it as the last line (users and groups above it as users.NAME = ..., groups.NAME = ...), "
+    "missing; add it as the last line (users and groups above it as users.NAME = ..., groups.NAME = ...), "
     "or restore the file if it was cut short"
 )
 
 
 class _File(BaseModel):
-    """The file as it is written.
+    """The document of the policy file.
 
-    The beginning of a file that was cut short must not give a user more than the whole: without ``everybody`` no
-    file counts, and it is the last line wherever the loss of a line would give more.
+    A truncated file must not give a user more than the whole one. So ``everybody`` is required, and has to be the
+    last line wherever the loss of a line would give more.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -56,23 +56,23 @@ class _File(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What users may do; ``None`` is nothing at all."""
+    """Scopes of users; ``None``: no access."""
 
     everybody: Scope | None = Scope.OPERATE
-    """Those of whom nothing is said."""
+    """Scope of all users without an entry."""
     anonymous: bool = False
-    """Whether those who do not say who they are see the cluster and its queue."""
+    """Whether callers without credentials may view the cluster and its queue."""
     users: Mapping[str, Scope | None] = field(default_factory=dict)
     groups: Mapping[str, Scope | None] = field(default_factory=dict)
-    """The greatest of a user's groups counts."""
+    """The greatest scope among a user's groups applies."""
     queue_names: bool = False
-    """Whether users see what the queue's jobs of others are called, and their accounts."""
+    """Whether users see names and accounts of other users' jobs in the queue."""
     queue_jobs: bool = False
-    """Whether users see the jobs of others also where Slurm keeps them from these."""
+    """Whether users see jobs of other users that Slurm hides from them."""
 
     @classmethod
     def read(cls, content: bytes) -> Policy:
-        """What a file says. Raises ``ValueError`` that names line and key."""
+        """Parse a policy file. Raises ``ValueError`` that names line and key."""
         text = _decoded(content)
         try:
             document = parse_toml(text)
@@ -94,18 +94,18 @@ class Policy:
         )
 
     def shows_jobs_to(self, caller: Caller, *, hidden: bool) -> bool:
-        """Whether a caller sees the jobs of others; ``hidden``: Slurm does not show these to users."""
+        """Return whether a caller sees jobs of others; ``hidden``: Slurm hides them from users."""
         return caller.is_admin or self.queue_jobs or not hidden
 
     def names_shown_to(self, caller: Caller) -> Callable[[str], bool]:
-        """Whose jobs are told to a caller by name: their own; all where the policy or their scope says so."""
+        """Return a test of owners whose job names a caller sees: itself, or all by policy or scope."""
         every = caller.is_admin or (self.queue_names and caller.is_known)
         return lambda owner: every or owner == caller.name
 
     def scope_of(self, name: str, groups_of: Callable[[str], frozenset[str] | None]) -> Scope | None:
-        """Return the scope of the user's line, else the greatest of the user's groups, else all users's.
+        """Return the scope of the user's entry, else the greatest of the user's groups, else that of `everybody`.
 
-        Where the groups are unknown (``None``), the least that any group, or all users, would get.
+        If the groups are unknown (``None``): the least scope of any group and of `everybody`.
         """
         if name in self.users:
             return self.users[name]
@@ -141,7 +141,7 @@ class UnixGroups:
 
 
 def granted(wanted: Scope, allowed: Scope | None) -> Scope | None:
-    """What is left of a token's scope once the policy has its say."""
+    """Return the scope of a token as limited by the policy; ``None``: no access."""
     return None if allowed is None else lesser(wanted, allowed)
 
 
@@ -182,7 +182,7 @@ def _words(fault: Fault) -> str:
 
 
 def _check_order(text: str, found: _File) -> None:
-    """Raise ``ValueError`` where the file, cut short, could give a user more and still be right."""
+    """Raise ``ValueError`` if the truncated file would still be valid and could give a user more."""
     least = _rank(found.everybody)
     most = max(map(_rank, found.groups.values()), default=least)
     users = (f"users.{name}" for name, grade in found.users.items() if _rank(grade) < max(least, most))
@@ -192,19 +192,19 @@ def _check_order(text: str, found: _File) -> None:
     if (lost := next(chain(users, groups), None)) and any(each and each[0] != "#" for each in below):
         raise ValueError(
             f"line {line or 1}: everybody: put it last, below users.NAME = ... and groups.NAME = ...; "
-            f"a file cut short would lose {lost} and give more"
+            f"a truncated file would lose {lost} and give more access"
         )
 
 
 def _warn_of_strangers(found: _File) -> None:
-    """A name that is misspelt gives or denies nothing, and nobody would notice."""
+    """Log unknown names: a misspelt one would silently have no effect."""
     for name in found.users:
         try:
             pwd.getpwnam(name)
         except (KeyError, ValueError):
-            _LOG.warning("policy: this machine knows no user %r", name)
+            _LOG.warning("event=policy_user_unknown user=%r", name)
     for name in found.groups:
         try:
             grp.getgrnam(name)
         except (KeyError, ValueError):
-            _LOG.warning("policy: this machine knows no group %r", name)
+            _LOG.warning("event=policy_group_unknown group=%r", name)

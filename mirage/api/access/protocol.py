@@ -1,10 +1,10 @@
-"""HTTP on one connection: it says who is at the other end, and bounds what a client can make the daemon hold.
+"""HTTP on one connection: adds the peer's credentials, and bounds what a client can make the daemon hold.
 
-uvicorn tells an application nothing about a Unix socket's peer. So each connection gets an application of its own,
-wrapped with the credentials that were read when it was made. Should that ever fail to reach the scope, the request
-is one from afar, which is rejected unless it brings a token: there is no way around it.
+uvicorn does not pass on the peer of a Unix socket. So each connection gets a separate application, wrapped with
+the credentials that were read when the connection was made. If they did not reach the scope, the request would
+count as one over the network, which is rejected without a token.
 
-Whoever is slow to say what they want, says it at too great a length or opens too many connections is cut off here.
+Clients that are slow to send a request, send a too long one or open too many connections are disconnected here.
 """
 
 from __future__ import annotations
@@ -20,31 +20,30 @@ if TYPE_CHECKING:
     import asyncio
 
 HEADERS_WITHIN = 10.0
-"""Seconds from the first byte of a request, or from the connection, to the end of its headers."""
+"""Timeout in seconds, from the first byte of a request, or from the connection, to the end of the headers."""
 _NAMED_WITHIN = 30.0
 MOST_OF_ONE = 128
-"""Connections that one user, root excepted, may hold on the socket."""
+"""Open connections of one user, except root, on the socket."""
 MOST_OF_ADDRESS = 256
-"""Connections that one client may hold over the network, but for proxies: others are behind them."""
+"""Open connections of one client over the network; proxies, which serve many clients, are exempt."""
 MOST_BEFORE_EVICTION = 256
-"""Connections of all at one address that ask for nothing; beyond, each new one ends the oldest of these, of the
-user (on the socket) or client (over the network) who has most. Those that ask for something are bounded by
-``mirage.api.access.concurrency``."""
+"""Idle connections at one address. Beyond that, each new one ends the oldest idle one of the user (on the socket)
+or client (over the network) that has most. ``mirage.api.access.concurrency`` bounds those with a request."""
 
 
 class PeerProtocol(BoundedProtocol):
-    """HTTP that tells the application in each request's scope who is at the other end of a Unix socket."""
+    """HTTP that adds the peer of a Unix socket to each request's scope."""
 
     peer: Peer | None = None
     _deadline: asyncio.TimerHandle | None = None
     _early: list[bytes] | None = None
-    """What came before it was known who calls."""
+    """Data received before the peer's name was known."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Read the credentials, once for the whole connection."""
+        """Read the credentials, once per connection."""
         super().connection_made(transport)
         connection: socket.socket = transport.get_extra_info("socket")
-        if has_left(connection):  # before it was accepted: a flood of such connections costs little
+        if has_left(connection):  # before it was accepted: this makes a flood of such connections cheap
             transport.abort()
             return
         if connection.family == socket.AF_UNIX:
@@ -53,7 +52,7 @@ class PeerProtocol(BoundedProtocol):
             self._let_in()
 
     def _find_name(self, uid: int) -> None:
-        """No request is read before it is known who calls; the user database may take long to answer."""
+        """Read no request before the peer's name is known; the user database may answer slowly."""
         if uid == 0:
             self._know(uid, "root")
         elif (name := NAMES.last(uid)) is not None:
@@ -95,7 +94,7 @@ class PeerProtocol(BoundedProtocol):
         self._await_headers()
 
     def data_received(self, data: bytes) -> None:
-        """Take what comes; the clock runs until a request is complete enough to be answered."""
+        """Parse received data; the timeout runs until a request can be processed."""
         if self._early is not None:
             self._early.append(data)
             self.flow.pause_reading()
@@ -107,7 +106,7 @@ class PeerProtocol(BoundedProtocol):
             self._await_headers()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nobody is waited for any more."""
+        """Stop the timeout."""
         self._stop_clock()
         super().connection_lost(exc)
 

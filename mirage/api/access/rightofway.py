@@ -1,4 +1,4 @@
-"""Requests of busy callers wait while the loop is in a cycle: both share one interpreter."""
+"""Requests of busy callers wait during a cycle of the loop: both share one interpreter."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
 LIGHT_RATE, LIGHT_BURST = 5.0, 50
-"""Requests per second, and at once, of a caller who never waits."""
+"""Rate per second, and burst, of a caller who never waits."""
 LONGEST_WAIT = 2.0
-"""Seconds that a request waits at most; a cycle that takes longer waits for Slurm or a predictor itself."""
+"""Longest wait of a request, in seconds; a longer cycle is itself waiting for Slurm or a predictor."""
 _POLL = 0.01
 
 
 class RightOfWay:
-    """The loop goes first. For the server's event loop only.
+    """Gives the decision loop priority over requests. For the server's event loop only.
 
-    Threads of Python run one at a time, so a user who asks without pause would double the time of every cycle.
+    Python runs one thread at a time, so a user who sends requests without pause would double the time of each
+    cycle.
     """
 
     def __init__(
         self, in_cycle: Callable[[], bool], light: Rates | None = None, longest: float = LONGEST_WAIT
     ) -> None:
-        """``in_cycle``: whether the loop is in a cycle; waits for nothing."""
+        """``in_cycle``: returns whether the loop is in a cycle, without waiting."""
         self._longest = longest
         self._in_cycle = in_cycle
         self._light = light or Rates(LIGHT_RATE, LIGHT_BURST)
@@ -37,7 +38,7 @@ class RightOfWay:
         self._waiting: defaultdict[str, int] = defaultdict(int)
 
     async def give(self, caller: str) -> None:
-        """Let a cycle end that is in progress, where this caller asks much."""
+        """Wait for the end of a running cycle if this caller sends many requests."""
         try:
             self._light.take(caller)
         except TooOften:
@@ -46,7 +47,7 @@ class RightOfWay:
 
     @asynccontextmanager
     async def alone(self, caller: str) -> AsyncIterator[None]:
-        """For work that keeps the interpreter busy: one piece of it per caller, and none while a cycle runs."""
+        """Hold for CPU-bound work: one at a time per caller, and none during a cycle."""
         self._waiting[caller] += 1
         try:
             async with self._turns[caller]:
@@ -59,7 +60,7 @@ class RightOfWay:
                 del self._waiting[caller], self._turns[caller]
 
     async def _cycle_end(self) -> None:
-        """All who wait share one task, however many they are."""
+        """All waiting requests share one task."""
         if self._end is None or self._end.done():
             self._end = asyncio.ensure_future(self._poll())
         await asyncio.shield(self._end)

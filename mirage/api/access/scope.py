@@ -9,14 +9,14 @@ class Scope(StrEnum):
     """What a caller may do; each includes those before it."""
 
     READ = "read"
-    """Look at own chains, and at what concerns nobody in particular."""
+    """View own chains, and data that belongs to no user."""
     OPERATE = "operate"
-    """Create own chains and command them."""
+    """Create and control own chains."""
     ADMIN = "admin"
-    """See and command the chains of all, change what decides."""
+    """View and control all chains, and promote models."""
 
     def includes(self, other: Scope) -> bool:
-        """Whether who may do this may do the other."""
+        """Whether this scope includes ``other``."""
         return _ORDER[self] >= _ORDER[other]
 
 
@@ -24,5 +24,5 @@ _ORDER = {scope: place for place, scope in enumerate(Scope)}
 
 
 def lesser(one: Scope, other: Scope) -> Scope:
-    """What both allow."""
+    """Return the smaller of two scopes."""
     return min(one, other, key=_ORDER.__getitem__)

@@ -1,4 +1,4 @@
-"""Browsers: a session is a signed cookie; a ticket is a link that opens one, once."""
+"""Browser sessions: a session is a signed cookie; a ticket is a single-use login link that opens one."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ _LOG = logging.getLogger(__name__)
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 COOKIE = "mirage_session"
 SECURE_COOKIE = f"__Host-{COOKIE}"
-"""Where https is on: browsers take such a name from no other host of the site and from no page without TLS."""
+"""Name with TLS: browsers accept it from no other host of the site and from no page without TLS."""
 _AUDIENCE = "mirage-session"
 _KEY_BYTES = 32
 TICKET_LASTS = 600
 _MOST_OF_ONE = 5
-"""Links of one user that wait to be used; another one ends the oldest of that user."""
+"""Unused login links of one user; a further one ends the oldest."""
 _MOST_CLOSED = 64
-"""Sessions of one user that are remembered as closed; the next one to be closed closes all that the user has."""
+"""Closed sessions stored per user; closing a further one closes all sessions of the user."""
 _ALGORITHM = "HS256"
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A browser that has logged in."""
+    """A logged-in browser."""
 
     name: str
     scope: Scope
-    """At most; the policy of the moment counts at each request."""
+    """Upper bound; the current policy applies at each request."""
     token_id: str = ""
-    """The token that opened it: with that it ends."""
+    """The token that opened it; the session ends with the token."""
     session_id: str = ""
-    """Given as it is signed."""
+    """Assigned when the cookie is signed."""
     by_link: bool = False
-    """A login link opened it, no token."""
+    """Whether a login link opened it instead of a token."""
 
 
 class Sessions:
@@ -58,13 +58,13 @@ class Sessions:
     def __init__(self, key: bytes, lifetime: int, now: Callable[[], float] = time.time) -> None:
         self._key, self.lifetime, self._now = key, lifetime, now
         self._closed: dict[str, tuple[str, float]] = {}
-        """By session: whose it was, and until when its cookie would have counted."""
+        """By session: its user, and the expiry of its cookie."""
         self._all_closed: dict[str, float] = {}
-        """By user: sessions opened until then are closed."""
+        """By user: sessions opened before that time are closed."""
         self._lock = threading.Lock()
 
     def open(self, session: Session, until: float = 0) -> str:
-        """A cookie's value; it counts for ``lifetime`` seconds, and not beyond ``until`` (0: no matter)."""
+        """Return the cookie, valid for ``lifetime`` seconds but not beyond ``until`` (0: no bound)."""
         now = self._now()
         end = now + self.lifetime
         claims = {
@@ -80,7 +80,7 @@ class Sessions:
         return jwt.encode(claims, self._key, _ALGORITHM)
 
     def read(self, cookie: str) -> Session | None:
-        """The session that a cookie stands for; ``None`` where it is forged, over or closed."""
+        """Return the session of a cookie; ``None`` if it is forged, expired or closed."""
         try:
             found = jwt.decode(
                 cookie,
@@ -98,7 +98,7 @@ class Sessions:
         return None if closed or self._now() >= found["exp"] else session
 
     def close(self, session: Session) -> None:
-        """Its cookie counts no more, wherever a copy of it is."""
+        """Invalidate the cookie of a session and every copy of it."""
         now = self._now()
         with self._lock:
             self._closed = {key: held for key, held in self._closed.items() if held[1] >= now}
@@ -112,13 +112,13 @@ class Sessions:
             self._closed[session.session_id] = session.name, now + self.lifetime
 
     def close_all(self, name: str) -> None:
-        """No cookie that a user has been given counts any more."""
+        """Invalidate all cookies of a user."""
         with self._lock:
             self._all_closed[name] = self._now()
 
 
 class Tickets:
-    """Links that open a session: each once, within ten minutes. Any thread may use it."""
+    """Login links, valid once and for 10 minutes. Any thread may use it."""
 
     def __init__(self, now: Callable[[], float] = time.time) -> None:
         self._now = now
@@ -126,7 +126,7 @@ class Tickets:
         self._lock = threading.Lock()
 
     def issue(self, session: Session) -> str:
-        """The secret part of a link."""
+        """Return the secret part of a new link."""
         text, now = secrets.token_urlsafe(32), self._now()
         with self._lock:
             self._open = {key: held for key, held in self._open.items() if held[1] > now}
@@ -137,17 +137,17 @@ class Tickets:
         return text
 
     def redeem(self, text: str) -> Session | None:
-        """Whose it is; ``None`` where it is none, used or too old. From now on it is used."""
+        """Use up a link and return its session; ``None`` if it is unknown, used or expired."""
         with self._lock:
             session, until = self._open.pop(_digest(text), (None, 0.0))
         return session if self._now() < until else None
 
 
 def session_key(file: Path) -> bytes:
-    """The key that signs cookies, made where it is missing; whoever can read it can be anybody.
+    """Return the key that signs cookies; create the file if missing. A reader of it can act as any user.
 
-    On a full disk it is kept in memory: sessions end with this process. Raises ``ConfigError`` where it cannot be
-    made otherwise, or others can read it.
+    On a full disk the key is kept in memory: sessions end with this process. Raises ``ConfigError`` if the key
+    cannot be created for another reason, or if other users can read it.
     """
     try:
         if not file.exists():
@@ -156,33 +156,36 @@ def session_key(file: Path) -> bytes:
             except OSError as error:
                 if error.errno not in _FULL:
                     raise
-                _LOG.warning("%s: %s; browsers must log in again after a restart", file, error.strerror)
+                text = "event=session_key_not_stored file=%s reason=%r text=%r"
+                _LOG.warning(text, str(file), error.strerror, "browsers must log in again after a restart")
                 return random_key()
         if file.stat().st_mode & 0o077:
-            raise ConfigError(str(file), "others can read it, and so be anybody; delete it, a new one is made")
+            raise ConfigError(
+                str(file), "others can read it and so act as any user; delete it, and the daemon creates a new one"
+            )
         key = read_regular(file)
     except OSError as error:
         raise ConfigError(
-            str(file), f"the key of browsers' sessions is not available: {error.strerror}"
+            str(file), f"the key of browser sessions cannot be read or created: {error.strerror}"
         ) from error
     if len(key) < _KEY_BYTES:
-        raise ConfigError(str(file), "it is cut short; delete it, a new one is made")
+        raise ConfigError(str(file), "it is cut short; delete it, and the daemon creates a new one")
     return key
 
 
 def check_session_key(file: Path) -> None:
-    """Raise ``ConfigError`` where ``session_key`` would; nothing is made."""
+    """Raise ``ConfigError`` where ``session_key`` would; creates nothing."""
     if file.exists():
         session_key(file)
 
 
 def random_key() -> bytes:
-    """A key that lasts as long as the process."""
+    """Return a key for the lifetime of the process."""
     return secrets.token_bytes(_KEY_BYTES)
 
 
 def _write_new(file: Path) -> None:
-    """Raises ``OSError``; nothing is left behind then."""
+    """Raises ``OSError``, and then leaves no file."""
     part = file.with_name(f"{file.name}.{secrets.token_hex(8)}")
     try:
         handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

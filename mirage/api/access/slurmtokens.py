@@ -1,7 +1,7 @@
-"""Slurm's own tokens (JWT): who holds one is the user whom it names, to Slurm and so to Mirage.
+"""Slurm's tokens (JWT): the holder acts as the user that the token names.
 
-The algorithm is the key's, never the token's: a token that says ``none``, or asks for a public key to be used as a
-shared secret, finds no key at all.
+The key determines the algorithm, never the token: a token with ``none``, or one that would use a public key as a
+shared secret, matches no key.
 """
 
 from __future__ import annotations
@@ -29,38 +29,38 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,127}")
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What a token must say."""
+    """Required claims of a token."""
 
     user: str = "sun"
-    """Which claim names the user."""
+    """Claim that names the user."""
     audience: str = ""
     issuer: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a good token says."""
+    """Content of a valid token."""
 
     user: str
     expires: float
 
 
 class SlurmTokens:
-    """Reads tokens by the site's secret (HS256), by public keys (RS256), or by either."""
+    """Verifies tokens with the site's secret (HS256), with public keys (RS256), or with either."""
 
     def __init__(self, secret: Path | None, keys: Path | None, claims: Claims) -> None:
-        """Raises ``ConfigError`` for files that are no such keys."""
+        """Raises ``ConfigError`` for files without valid keys."""
         self._secret = WatchedFile(secret, "api.jwt.key", _secret) if secret else None
         self._keys = WatchedFile(keys, "api.jwt.jwks", _public_keys) if keys else None
         self._claims = claims
 
     @property
     def files(self) -> tuple[WatchedFile[Any], ...]:
-        """Of the keys."""
+        """The key files, for status reports."""
         return tuple(file for file in (self._secret, self._keys) if file)
 
     def read(self, text: str) -> Identity | None:
-        """What the token says; ``None`` where it proves nothing."""
+        """Return user and expiry of a token; ``None`` if it is invalid."""
         if len(text) > _LONGEST_TOKEN:
             return None
         try:
@@ -89,7 +89,7 @@ class SlurmTokens:
             audience=claims.audience or None,
             issuer=claims.issuer or None,
             leeway=_LEEWAY,
-            # Slurm looks neither at when a token was made nor, unless told to, at whom it was made for.
+            # Slurm checks neither the time of issue nor, unless configured, the audience.
             options={"require": ["exp"], "verify_iat": False, "verify_aud": bool(claims.audience)},
         )
 
@@ -102,7 +102,9 @@ def _chosen(keys: Mapping[str, RSAPublicKey], kid: object) -> RSAPublicKey | Non
 
 def _secret(content: bytes) -> bytes:
     if len(content) < _SHORTEST_SECRET:
-        raise ValueError(f"a key of {len(content)} bytes can be guessed; Slurm's has {_SHORTEST_SECRET} or more")
+        raise ValueError(
+            f"a key of {len(content)} bytes can be guessed; use Slurm's key of {_SHORTEST_SECRET} bytes or more"
+        )
     return content
 
 
@@ -110,10 +112,10 @@ def _public_keys(content: bytes) -> dict[str, RSAPublicKey]:
     try:
         listed = parse_json(content)["keys"]
         if any("d" in key for key in listed):
-            raise ValueError("it holds a private key, which is nobody's business here")
+            raise ValueError("it contains a private key; list only public keys")
         usable = [jwt.PyJWK(key) for key in listed if key.get("kty") == "RSA" and key.get("use", "sig") == "sig"]
     except (ValueError, KeyError, TypeError, AttributeError, jwt.PyJWTError) as error:
         raise ValueError(f"not a set of public keys (JWKS): {error}") from None
     if not usable:
-        raise ValueError("no RSA key that signs is in there")
+        raise ValueError("it contains no RSA signing key")
     return {key.key_id or str(place): key.key for place, key in enumerate(usable)}

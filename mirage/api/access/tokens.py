@@ -1,8 +1,7 @@
-"""Tokens of this daemon: who holds one is its owner, as far as its scope goes.
+"""API tokens of this daemon: the holder acts as the owner, within the scope of the token.
 
-A token has 288 random bits next to its id. What is kept is its plain SHA-256: a slow or salted hash protects what
-people think up and others can guess, and nobody can guess so many random bits; the fast one lets every request be
-checked.
+A token has 288 random bits besides its ID. The database has its plain SHA-256. Slow or salted hashes protect
+passwords that can be guessed; 288 random bits cannot be, and a fast hash allows a check at each request.
 """
 
 from __future__ import annotations
@@ -27,40 +26,39 @@ _LOG = logging.getLogger(__name__)
 
 PREFIX = "mirage_"
 _ID = 8
-"""Characters that are no secret: by them a token is spoken of."""
+"""Characters of the token ID, which is not secret."""
 _RANDOM = 42
-"""Bytes, those of the id (6) included."""
+"""Random bytes, including those of the ID (6)."""
 _NO_DIGEST = bytes(32)
 _NOTE_USE_EVERY = 300
 MOST_OF_ONE = 100
-"""Tokens that one user may have."""
+"""Tokens per user."""
 
 
 class TooManyTokens(MirageError):
-    """The user has as many as one may have."""
+    """The user has the maximum number of tokens."""
 
 
 class TokenStorage(Protocol):
-    """Where digests are kept; all methods raise ``StoreUnavailable``."""
+    """Storage of token digests; all methods raise ``StoreUnavailable``."""
 
     def load(self) -> tuple[StoredToken, ...]:
-        """All of them."""
+        """Return all stored tokens, expired ones included."""
 
     def add(self, token: StoredToken) -> None:
-        """Keep a new one."""
+        """Store a new token."""
 
     def remove(self, token_id: str) -> None:
-        """Forget one."""
+        """Delete a token by ID."""
 
     def touch(self, used: Mapping[str, int]) -> None:
-        """When each was last used."""
+        """Store the times of last use, by token ID."""
 
 
 class TokenBook:
     """All tokens, in memory; any thread may use it.
 
-    The daemon that leads is the only one that writes them, so that what is in its memory is what is kept; one that
-    stands by forgets periodically what it has read.
+    Only the leader writes tokens, so its memory equals the database. A standby periodically reads them again.
     """
 
     def __init__(self, storage: TokenStorage, now: Callable[[], float] = time.time) -> None:
@@ -70,7 +68,7 @@ class TokenBook:
         self._lock = threading.RLock()
 
     def find(self, text: str) -> StoredToken | None:
-        """The token whose text this is; ``None`` where it is none, or no longer one."""
+        """Return the token with this text; ``None`` if it is unknown, expired or revoked."""
         token_id, digest = text.removeprefix(PREFIX)[:_ID], _digest(text)
         token = self._all().get(token_id)
         matches = hmac.compare_digest(digest, token.digest if token else _NO_DIGEST)
@@ -80,18 +78,19 @@ class TokenBook:
         return token
 
     def lasts(self, token_id: str) -> bool:
-        """Whether it has been neither revoked nor outlived."""
+        """Return whether the token is neither revoked nor expired."""
         token = self._all().get(token_id)
         return token is not None and (not token.expires or self._now() < token.expires)
 
     def create(self, owner: str, label: str, scope: Scope, lifetime: int) -> tuple[str, StoredToken]:
-        """A new token's text, which is told this once, and what is kept of it. 0 seconds: indefinitely.
+        """Return the text of a new token, which is not stored, and its record. ``lifetime`` in seconds; 0: no
+        expiry.
 
         Raises ``TooManyTokens`` and ``StoreUnavailable``.
         """
         with self._lock:
             if len(self.of(owner)) >= MOST_OF_ONE:
-                raise TooManyTokens(f"{owner} has {MOST_OF_ONE} tokens, and no more are given: revoke some")
+                raise TooManyTokens(f"{owner} has {MOST_OF_ONE} tokens, the maximum; revoke some first")
             text, now = PREFIX + secrets.token_urlsafe(_RANDOM), int(self._now())
             token_id = text.removeprefix(PREFIX)[:_ID]
             expires = now + lifetime if lifetime else 0
@@ -101,24 +100,24 @@ class TokenBook:
         return text, token
 
     def of(self, owner: str | None = None) -> tuple[StoredToken, ...]:
-        """Tokens of one user, or of all, oldest first; those that are outlived included."""
+        """Return the tokens of one user, or of all, oldest first, expired ones included."""
         with self._lock:
             kept = [token for token in self._all().values() if owner in (None, token.owner)]
         return tuple(replace(token, used=self._used.get(token.token_id, token.used)) for token in kept)
 
     def revoke(self, token_id: str) -> None:
-        """It is none any more, from now on. Raises ``StoreUnavailable``; it is one still, then."""
+        """Revoke a token. Raises ``StoreUnavailable``; the token is then still valid."""
         with self._lock:
             self._storage.remove(token_id)
             self._all().pop(token_id, None)
 
     def revoke_all(self, owner: str) -> None:
-        """None of this user's is one any more. Raises ``StoreUnavailable``; some are still, then."""
+        """Revoke all tokens of a user. Raises ``StoreUnavailable``; some are then still valid."""
         for token in self.of(owner):
             self.revoke(token.token_id)
 
     def forget(self) -> None:
-        """Read again at the next question: another daemon may have given or revoked some."""
+        """Read again at the next check: another daemon may have created or revoked tokens."""
         with self._lock:
             self._tokens = None
 
@@ -130,7 +129,7 @@ class TokenBook:
         return known
 
     def _note(self, token: StoredToken) -> None:
-        """That it was used; written down periodically, not at each request."""
+        """Note the use; stored every 300 s, not at each request."""
         now = int(self._now())
         if now - self._used.get(token.token_id, token.used) < _NOTE_USE_EVERY:
             return
@@ -138,24 +137,24 @@ class TokenBook:
         try:
             self._storage.touch({token.token_id: now})
         except StoreUnavailable as error:
-            _LOG.warning("when a token was last used is not on disk: %s", error)
+            _LOG.warning("event=token_use_not_stored token=%s reason=%r", token.token_id, str(error))
 
 
 class NoStorage:
-    """Keeps nothing: tokens last as long as the process."""
+    """Stores nothing: tokens last as long as the process."""
 
     def load(self) -> tuple[StoredToken, ...]:
-        """None."""
+        """Return an empty tuple."""
         return ()
 
     def add(self, token: StoredToken) -> None:
-        """Only the book knows it."""
+        """Do nothing."""
 
     def remove(self, token_id: str) -> None:
-        """Only the book knew it."""
+        """Do nothing."""
 
     def touch(self, used: Mapping[str, int]) -> None:
-        """Only the book knows it."""
+        """Do nothing."""
 
 
 def _digest(text: str) -> bytes:

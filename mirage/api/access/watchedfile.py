@@ -1,4 +1,4 @@
-"""Files that are read again when they change: keys are rotated and policies edited while the daemon runs."""
+"""Files that are read again when they change, such as keys and the policy."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ T = TypeVar("T")
 class WatchedFile(Generic[T]):
     """The parsed content of a file, at most a second old. Any thread.
 
-    Raises ``ConfigError`` where the file is wrong from the start; one that goes wrong later is logged, and what
-    was right before it stays. Each time the whole file is read and its bytes are compared: size, time and inode
-    stay the same where access alone changes, and may where the content does.
+    Raises ``ConfigError`` if the file is invalid at first. If it becomes invalid later, that is logged and the
+    last valid content stays in force. Each check reads the whole file and compares its bytes: size, time and inode
+    do not change with the access rights, and need not change with the content.
     """
 
     def __init__(
@@ -39,11 +39,11 @@ class WatchedFile(Generic[T]):
         self._reading = threading.Lock()
         self._seldom = Seldom(now)
         self.outdated = ""
-        """Why an older version is in force; empty: the file is."""
+        """Why an older version is in force; empty: the file is in force."""
 
     @property
     def value(self) -> T:
-        """As the file last was when it was right."""
+        """The last valid content."""
         if self._now() - self._read_at >= _EVERY:
             self.refresh()
         return self._held[1]
@@ -66,13 +66,14 @@ class WatchedFile(Generic[T]):
         if changed:
             self._held = content, self._parsed(content)
         if changed or self.outdated:
-            _LOG.info("%s: %s read again", self._key, self._path)
+            _LOG.info("event=file_reloaded key=%s file=%s", self._key, self._path)
             self.outdated, self._seldom = "", Seldom(self._now)
 
     def _fail(self, problem: str) -> None:
         self.outdated = problem
         if self._seldom.allows("outdated", problem):
-            _LOG.error("%s; what was read before stays in force until the file is right", problem)
+            text = "event=file_invalid reason=%r text=%r"
+            _LOG.error(text, problem, "the version read before stays in force until the file is valid")
 
     def _content(self) -> bytes:
         try:

@@ -1,4 +1,4 @@
-// Commands: buttons with data-post and forms with data-post ask the interface itself, after a question where one is given.
+// Commands: buttons with data-post and forms with data-post call the API, after a confirmation where data-ask is set.
 "use strict";
 (() => {
   const said = document.getElementById("said");
@@ -41,14 +41,14 @@
   const root = new URL(document.querySelector(".brand").href).pathname.replace(/\/$/, "");
 
   const send = async (path, method, body) => {
-    // The header tells the interface that no foreign page can have sent this.
+    // A page of another site cannot set this header, so the API accepts the request.
     const headers = { "HX-Request": "true", "Accept": "application/json" };
     if (body !== undefined) headers["Content-Type"] = "application/json";
     try {
       const answer = await fetch(root + path, { method, headers, body: body && JSON.stringify(body) });
       const found = await answer.json().catch(() => ({}));
       if (answer.ok) say(found.sentence || "Done.", false);
-      else say(found.detail || `The daemon answers with status ${answer.status}.`, true);
+      else say(found.detail || `Request failed with status ${answer.status}.`, true);
     } catch {
       say("The daemon does not answer.", true);
     }

@@ -1,4 +1,4 @@
-// What comes with each refresh: it can be stopped, keeps what the reader has opened, and is announced once, politely.
+// Live updates: the user can stop them; open details stay open; changes of state are announced once, politely.
 "use strict";
 (() => {
   const PAUSE = 2000;
@@ -52,7 +52,7 @@
 
   document.addEventListener("htmx:beforeSwap", (event) => {
     if (event.detail.target.id === "live" && !event.detail.serverResponse.includes('id="live"')) {
-      event.detail.shouldSwap = false; // another page has come: the session is over, and this is where to log in
+      event.detail.shouldSwap = false; // another page: the session is over, and this is the login form
       location.reload();
       return;
     }
@@ -66,7 +66,7 @@
     if (changed.length) news.textContent = changed.join(". ");
   });
 
-  // Without HTTP/2 a browser has six connections for one address: a window that nobody sees keeps none.
+  // Without HTTP/2 a browser has six connections per server: a hidden window keeps none.
   const address = document.getElementById("main").dataset.events;
   let stream = null;
   let retry = 0;
@@ -80,7 +80,7 @@
     stream.onopen = () => { pause = PAUSE; show("Live"); };
     stream.onerror = () => {
       show("Not connected");
-      plan(); // where the session is over this leads to the form; else it shows what the stream would have brought
+      plan(); // leads to the login form once the session is over; otherwise shows the current state
       if (stream.readyState !== EventSource.CLOSED) return;
       stream = null;
       retry = setTimeout(connect, pause);

@@ -1,4 +1,4 @@
-// Instants in the reader's own zone; the page is readable without.
+// Show times in the reader's zone. Without scripts the page shows UTC.
 "use strict";
 (() => {
   const day = { day: "numeric", month: "short" };

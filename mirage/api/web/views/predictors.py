@@ -49,13 +49,13 @@ class PredictorRow:
     def roles(self) -> list[str]:
         """What it does, in words."""
         if self.at_work is None:
-            return ["chosen by chains"] if self.measured and self.measured.in_charge else []
-        said = {
-            "in charge": self.at_work.in_charge,
+            return ["set by chains"] if self.measured and self.measured.in_charge else []
+        known = {
+            "active": self.at_work.in_charge,
             "shadow": self.at_work.shadow,
             "fallback": self.at_work.fallback,
         }
-        return [role for role, holds in said.items() if holds]
+        return [role for role, holds in known.items() if holds]
 
 
 async def show_predictors(request: Request) -> Response:
