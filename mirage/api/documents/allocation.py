@@ -1,4 +1,4 @@
-"""What occupies which place: lanes (nodes) with pieces (links) on them."""
+"""Allocation of nodes: lanes (nodes) with bars (links) on them."""
 
 from __future__ import annotations
 
@@ -21,50 +21,50 @@ if TYPE_CHECKING:
 
 
 class PieceDocument(Described):
-    """What occupied a lane for a while."""
+    """A bar: one link on one node, from start to end."""
 
     label: str
-    """What to write on it: the chain and the number of its link."""
+    """Text on the bar: chain name and link number."""
     chain: str
-    """The chain's id."""
+    """Chain ID."""
     link: int
-    """Its number in the chain, from 1."""
+    """Number of the link in its chain, from 1."""
     job_id: int | None
-    """Slurm's number; ``null``: not known."""
+    """Slurm's job ID; ``null``: unknown."""
     state: str
     """running, ended or lost."""
     start: str | None
-    """When it began to occupy the lane."""
+    """Start time."""
     end: str | None
-    """Running: when its limit ends it."""
+    """End time; of a running link: end of its time limit."""
 
 
 class LaneDocument(Described):
-    """A place, and what was there in order of time."""
+    """A node and its bars."""
 
     name: str
-    """Of the node."""
+    """Node name."""
     kind: str
-    """``node``."""
+    """Always ``node``."""
     pieces: list[PieceDocument]
     """Oldest first."""
 
 
 class AllocationDocument(Described):
-    """The nodes of the links that Slurm still shows, running ones and those that ended recently."""
+    """The nodes of links that Slurm still reports: running and recently ended ones."""
 
     time: str | None
-    """Of the last cycle."""
+    """Time of the last cycle."""
     stale_since: str | None
-    """When the cluster last answered, where it does not answer now."""
+    """Time of the last answer of the cluster; ``null``: it answers now."""
     lanes: list[LaneDocument]
-    """By name."""
+    """Nodes, sorted by name."""
     tasks: list[TasksDocument]
-    """Of the chains that run tasks within a running link and say where their state is."""
+    """Tasks of chains with a running link and a task state directory."""
 
 
 def places_document(records: Sequence[ChainRecord], status: Status) -> bytes:
-    """Where the links of ``records`` run, as the last look at the cluster tells: all but the tasks."""
+    """Return the nodes of the links of ``records`` by the last snapshot, as JSON without tasks."""
     lanes: dict[str, list[PieceDocument]] = defaultdict(list)
     for record in records:
         for link in record.links:
@@ -80,7 +80,7 @@ def places_document(records: Sequence[ChainRecord], status: Status) -> bytes:
 
 
 def joined(places: bytes, tasks: Iterable[bytes]) -> bytes:
-    """An ``AllocationDocument`` of a ``places_document`` and some ``TasksDocument``."""
+    """Join a ``places_document`` and some ``TasksDocument`` into an ``AllocationDocument``."""
     return b'%s,"tasks":[%s]}' % (places.removesuffix(b"}"), b",".join(tasks))
 
 

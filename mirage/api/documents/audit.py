@@ -1,4 +1,4 @@
-"""Lines of the audit."""
+"""Entries of the audit log."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ if TYPE_CHECKING:
 
 
 class AuditDocument(Described):
-    """One act, or one attempt."""
+    """One action, or a denied attempt."""
 
     time: str | None
-    """When."""
+    """Time of the action."""
     user: str
-    """Who."""
+    """User name."""
     uid: int | None
-    """``null``: came over the network."""
+    """UID; ``null``: over the network."""
     how: str
-    """How they proved who they are: ``socket``, ``token ID``, ``jwt``, ``session``; empty: the loop acted."""
+    """Authentication: ``socket``, ``token ID``, ``jwt``, ``session``; empty: the decision loop acted."""
     action: str
-    """What was asked for, in a few words."""
+    """The requested action."""
     chain: str | None
-    """The chain that it was about; empty: none."""
+    """Chain ID; ``null``: not about a chain."""
     result: str
-    """``done``, or why not."""
+    """``done``, or the reason of the rejection."""
 
 
 class AuditPage(Described):
-    """Lines, newest first."""
+    """A page of audit entries."""
 
     entries: list[AuditDocument]
     """Newest first."""
     next: str | None
-    """The next page's cursor; ``null``: this is the last."""
+    """``cursor`` of the next page; ``null`` on the last page."""
 
 
 def audit_document(entry: AuditEntry) -> AuditDocument:
-    """One line."""
+    """Return the document of one audit entry."""
     return AuditDocument(
         time=instant(entry.time),
         user=entry.user,

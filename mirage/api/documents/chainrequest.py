@@ -1,4 +1,4 @@
-"""What a chain asks for, as JSON: of Slurm for each link, and when its work is done."""
+"""A chain's job request and done condition, as JSON."""
 
 from __future__ import annotations
 
@@ -13,63 +13,63 @@ if TYPE_CHECKING:
 
 
 class RequestDocument(Described):
-    """What each link asks of Slurm; of the script and its arguments only digests are shown."""
+    """Job request of each link; script and arguments are shown as digests only."""
 
     job_name: str
-    """What its jobs are called."""
+    """Name of the jobs."""
     partition: str
-    """Empty: the cluster's default one."""
+    """Partition; empty: the cluster's default."""
     account: str
-    """Empty: the owner's default one."""
+    """Account; empty: the owner's default."""
     qos: str
-    """Empty: the default one."""
+    """QOS; empty: the default."""
     nodes: int
-    """How many."""
+    """Number of nodes."""
     limit: int
-    """Time limit, seconds."""
+    """Time limit of each link, in seconds."""
     gres_per_node: dict[str, int]
     """Generic resources by name, such as ``gpu:a100``."""
     options: list[str]
-    """Further options of sbatch, as they were given."""
+    """Further sbatch options, as given."""
     directory: str
-    """In which it runs."""
+    """Working directory."""
     script: str
-    """SHA-256 of the script's text; empty: it has none."""
+    """SHA-256 of the script; empty: no script."""
     arguments: str
-    """SHA-256 of each of the script's arguments after its length in bytes and a colon; empty: not known."""
+    """SHA-256 over the script's arguments, each preceded by its length in bytes and a colon; empty: unknown."""
 
 
 class DoneDocument(Described):
-    """When a chain has done its work; whichever holds first."""
+    """Conditions that end a chain as done; the first to hold counts."""
 
     exit_code: int | None
-    """A link that completes with this code ends the chain; ``null``: none does."""
+    """Exit code of a link that ends the chain; ``null``: none."""
     file: str
-    """The chain is done when this file exists; empty: none is named."""
+    """File whose existence ends the chain; empty: none."""
     links: int
-    """The chain is done once this number of links have run; 0: no such bound."""
+    """Number of links after which the chain is done; 0: no bound."""
     total_time: int
-    """Seconds that all links together have run; 0: no such bound."""
+    """Total run time of all links, in seconds, after which the chain is done; 0: no bound."""
     words: str
-    """The same in words."""
+    """The conditions in words."""
 
 
 def done_document(done: DoneCondition) -> DoneDocument:
-    """For programs, and in words."""
+    """Return the done condition as fields and in words."""
     words = [
         f"{done.links} {'link has' if done.links == 1 else 'links have'} run" if done.links else "",
         f"links have run for {spell(done.total_time)} in all" if done.total_time else "",
         "" if done.exit_code is None else f"a link ends with exit code {done.exit_code}",
         f"{done.file} exists" if done.file else "",
     ]
-    said = ", or ".join(filter(None, words)) or "it is cancelled"
+    said = ", or ".join(filter(None, words)) or "only when cancelled"
     return DoneDocument(
         exit_code=done.exit_code, file=done.file, links=done.links, total_time=done.total_time, words=said
     )
 
 
 def request_document(record: ChainRecord) -> RequestDocument:
-    """Without the script and its arguments, of which digests are told."""
+    """Return the request without script and arguments, which are shown as digests."""
     request = record.chain.request
     batch = request.batch
     digests = script_digests(batch) if batch else None

@@ -1,4 +1,4 @@
-"""What the API answers: times are RFC 3339 in UTC, durations are seconds, ``null`` is not known."""
+"""Chains in the API: times are RFC 3339 in UTC, durations are seconds, ``null`` is unknown."""
 
 from __future__ import annotations
 
@@ -33,181 +33,181 @@ class LinkDocument(Described):
     """One Slurm job of a chain."""
 
     index: int
-    """Its number in the chain, from 1."""
+    """Number of the link in its chain, from 1."""
     job_id: int | None
-    """Slurm's number; ``null``: not submitted yet."""
+    """Slurm's job ID; ``null``: not submitted yet."""
     state: str
     """planned, submitted, pending, running, ended or lost."""
     job_state: str
-    """As Slurm calls it; REQUEUED: its job went back to the queue, and is another link or cancelled."""
+    """Slurm's job state; REQUEUED: the job went back to the queue, and is now another link or cancelled."""
     nodes: str
-    """Running: Slurm's list of its nodes; empty: none is known."""
+    """Node list of a running link, in Slurm's notation; empty: unknown."""
     tag: str
-    """What its job carries as comment."""
+    """Comment of its job, which marks the link."""
     submit: str | None
-    """When it was submitted."""
+    """Submission time."""
     start: str | None
-    """When it started."""
+    """Start time."""
     end: str | None
-    """Running: when its limit ends it, or its time to make way is over; ``null`` while it is suspended."""
+    """End time; of a running link: end of its time limit or handover grace. ``null`` while suspended."""
     exit_code: int | None
-    """Once it has ended, 128 and the signal where one ended it; ``null``: it has not, or how is not known."""
+    """Exit code, or 128 plus the signal that ended it; ``null``: not ended, or unknown."""
     retired: str | None
-    """When it was told to make way."""
+    """Time at which Mirage signalled it to exit for its successor."""
     looks: bool
     """Whether its script waits for the end of the link before it."""
     reason: str
-    """The sentence that decided its submission."""
+    """Reason of its submission."""
 
 
 class EstimateDocument(Described):
     """An estimate in seconds, and its range."""
 
     p10: int
-    """Nine times in ten it is more."""
+    """P10: exceeded in 9 of 10 cases."""
     p50: int
-    """As often more as less."""
+    """Median."""
     p90: int
-    """Nine times in ten it is less."""
+    """P90: exceeded in 1 of 10 cases."""
 
 
 class ChainDocument(Described):
-    """A chain, its links and how they handed over."""
+    """A chain, its links and handovers."""
 
     id: str
-    """Its own, never given twice."""
+    """Unique ID, never reused."""
     name: str
-    """As its owner calls it."""
+    """Name given by the owner."""
     owner: str
-    """Whose links they are."""
+    """User who owns the chain."""
     state: str
-    """starting: no link has run yet; up; down: links ran, none runs now, or Slurm has suspended those that run;
-    paused, done, failed or cancelled."""
+    """starting: no link has run yet; up; down: links have run, but none runs now or Slurm has suspended those that
+    do; paused, done, failed or cancelled."""
     since: str | None
-    """Up: since when without interruption; paused, suspended or cancelled: when that was; else when the last link
-    ended. ``null``: none has run."""
+    """Start of the state. Up: end of the last interruption. Paused, suspended or cancelled: time of that change.
+    Otherwise: end of the last link. ``null``: no link has run."""
     expected: str | None
-    """When the link that waits in the queue may start: as Slurm plans it or, where its predecessor keeps it back,
-    when that one is to end or Mirage releases it. ``null``: not known."""
+    """Expected start of the pending link: as Slurm plans it. If the link depends on its predecessor: when that one
+    ends, or when Mirage releases the link. ``null``: unknown."""
     unready: int | None
-    """The running link that has not said that it is ready, as links of this chain do; ``null``: none."""
+    """Number of the running link that has not reported ready, in a chain whose links report it; ``null``: none."""
     status: str
-    """Whether links are submitted: active, paused, done or stopped."""
+    """Status: active, paused, done or stopped. Mirage submits links only for active chains."""
     reason: str
-    """Why it is paused, done or stopped."""
+    """Reason of a paused, done or stopped status."""
     sentence: str
-    """What the last cycle did about it."""
+    """Result of the last cycle for this chain, in words."""
     predictor: str
-    """Which times its links; empty: the daemon's."""
+    """Predictor that times its submissions; empty: the daemon's."""
     aim: str
-    """As ``mirage submit --aim`` takes it."""
+    """Objective, in the notation of ``mirage submit --aim``."""
     steering: str
-    """How a successor in the queue is held, as asked: auto, off, nice, hold, pin."""
+    """Requested early submission: auto, off, nice, hold, pin."""
     method: str
-    """The same, auto resolved; off: links are submitted by forecast."""
+    """Early submission in effect (auto resolved); off: Mirage submits links by forecast."""
     handover: str
-    """How a predecessor that still runs makes way: none, when-ready, on-start, overlap."""
+    """When a predecessor exits for its successor: none, when-ready, on-start, overlap."""
     max_overlap: int
-    """Seconds after which it makes way in any case; 0: no bound."""
+    """Maximum overlap in seconds, after which the predecessor exits in any case; 0: no bound."""
     grace: int
-    """Seconds that it has for that, from its signal on."""
+    """Seconds from the signal to the predecessor until it is cancelled."""
     lead: int
-    """Seconds before the end of its predecessor at which a successor that is held is released."""
+    """Seconds before the end of its predecessor at which Mirage releases a held successor."""
     done: DoneDocument
-    """When it has done its work."""
+    """Done condition."""
     files_unknown: str
-    """Why its done-file or handover file cannot be checked, so that neither counts; empty: they can."""
+    """Why its done file or handover file cannot be checked, so that neither counts; empty: no problem."""
     tasks_state: str
-    """Directory in which its links keep how their tasks stand; empty: nobody is to look."""
+    """Directory with the task state of its links; empty: none."""
     held_links: list[int] | None
-    """Indices of its held links, to be released; ``null``: it has none, or the cluster is not polled yet."""
+    """Numbers of its held links, to be released; ``null``: it has none, or the cluster is not polled yet."""
     failures: int
-    """Links in a row that have failed."""
+    """Consecutive failed links."""
     refusals: int
-    """Submissions in a row that Slurm has rejected."""
+    """Consecutive submissions rejected by Slurm."""
     rejection: str
-    """Slurm's words of the last one; empty: it rejects none now."""
+    """Slurm's message for the last rejection; empty: Slurm rejects none now."""
     not_before: str | None
-    """No link is submitted earlier, after a failure or a rejection."""
+    """Earliest next submission, after a failure or a rejection; ``null``: no such bound."""
     request: RequestDocument
-    """What each link asks for."""
+    """Job request of each link."""
     links: list[LinkDocument]
     """Oldest first."""
     ended_by: int | None
-    """The link whose end has ended the chain; ``null``: none has."""
+    """Number of the link whose end ended the chain; ``null``: none."""
     handovers: int
-    """How many there have been."""
+    """Number of handovers."""
     uninterrupted: int
-    """How many of them left the service without a running link for a minute at most."""
+    """Number of handovers with an interruption of at most one minute."""
     interruption: int
-    """Seconds without a running link, over all handovers; an interruption that lasts counts until now."""
+    """Seconds without a running link, over all handovers; a current interruption counts until now."""
     suspended: int
-    """Seconds of these for which Slurm had suspended its links."""
+    """Seconds of the interruption in which Slurm had suspended its links."""
     overlap: int
-    """Seconds with two running links, over all handovers, one that continues included."""
+    """Seconds with two running links, over all handovers; a current overlap counts until now."""
     saved: EstimateDocument | None
-    """Seconds without a running link that early submissions spared, over all handovers of which it is known: what
-    submitting each link at its predecessor's end would have lost more, as predicted at those ends."""
+    """Interruption saved by early submissions, in seconds, over all handovers with an estimate: the additional
+    interruption if Mirage had submitted each link at its predecessor's end, as predicted at that time."""
     appraised: int
-    """Of how many handovers that is known."""
+    """Number of handovers with such an estimate."""
 
 
 class ChainList(Described):
-    """Chains in order of creation, and the state of the loop that keeps them."""
+    """Chains in order of creation, and the state of the decision loop."""
 
     time: str | None
-    """Of the last cycle."""
+    """Time of the last cycle."""
     sentence: str
-    """What the last cycle did about one's own chains; ``all``: about those of all."""
+    """Result of the last cycle for the caller's chains; with ``all``: for all chains."""
     stale_since: str | None
-    """When the cluster last answered, where it does not answer now."""
+    """Time of the last answer of the cluster; ``null``: it answers now."""
     chains: list[ChainDocument]
     """In order of creation."""
     next: str | None = None
-    """The next page's cursor; ``null``: this is the last."""
+    """``cursor`` of the next page; ``null`` on the last page."""
 
 
 class AnswerDocument(Described):
-    """What came of a command."""
+    """Result of a command."""
 
     id: str
-    """The chain's."""
+    """Chain ID."""
     sentence: str
-    """What came of the command, for people."""
+    """Result of the command, in words."""
     warning: str = ""
-    """What keeps its links from being submitted, such as an agent that does not run; empty: nothing known."""
+    """What prevents the submission of links, such as an agent that does not run; empty: nothing known."""
     chain: ChainDocument | None
-    """As the cycle that executed left it; ``null`` for a new one where that takes longer than one waits."""
+    """The chain after the cycle that executed the command; ``null``: new, and that cycle takes too long."""
 
 
 class EntryDocument(Described):
-    """One line of the journal."""
+    """One journal entry."""
 
     time: str | None
-    """When."""
+    """Time of the entry."""
     kind: str
     """command, event, decision, shadow, action, outcome or trouble."""
     text: str
-    """What happened, for people."""
+    """Text of the entry."""
     link: int | None
-    """The link that it is about; ``null``: none."""
+    """Number of the link; ``null``: none."""
     predictor: str
-    """Who said so, of decisions."""
+    """Predictor of a decision; otherwise empty."""
 
 
 class Explanation(Described):
-    """Why a chain is as it is: the present sentence, and the journal, newest first."""
+    """Explanation of a chain's state: result of the last cycle, and the journal."""
 
     id: str
-    """Of the chain."""
+    """Chain ID."""
     sentence: str
-    """What the last cycle did about it."""
+    """Result of the last cycle for this chain, in words."""
     entries: list[EntryDocument]
-    """Of the journal, newest first."""
+    """Journal entries, newest first."""
 
 
 def chain_document(record: ChainRecord, status: Status) -> ChainDocument:
-    """One chain as ``status`` shows it."""
+    """Return the document of one chain."""
     chain, outcomes, service = record.chain, record.outcomes(), service_of(record, status.known_until)
     return ChainDocument(
         id=chain.chain_id,
@@ -250,12 +250,12 @@ def chain_document(record: ChainRecord, status: Status) -> ChainDocument:
 
 
 def estimate(alternative: Alternative | None) -> EstimateDocument | None:
-    """The same for programs."""
+    """Return the document of an estimate."""
     return EstimateDocument(p10=alternative.p10, p50=alternative.p50, p90=alternative.p90) if alternative else None
 
 
 def chain_list(page: Page, status: Status, owner: str | None) -> ChainList:
-    """Some chains of one owner, or (``None``) of all, as ``status`` shows them."""
+    """Return a page of the chains of one owner, or (``None``) of all owners."""
     return ChainList(
         time=instant(status.time),
         sentence=Visible(status, owner or "", every=owner is None).sentence,
@@ -266,7 +266,7 @@ def chain_list(page: Page, status: Status, owner: str | None) -> ChainList:
 
 
 def entry_document(entry: Entry) -> EntryDocument:
-    """One line of the journal."""
+    """Return the document of one journal entry."""
     return EntryDocument(
         time=instant(entry.time),
         kind=entry.kind,
@@ -292,24 +292,24 @@ def _unready(record: ChainRecord, status: Status) -> int | None:
 
 
 def job_of(link: Link, record: ChainRecord, status: Status) -> Job | None:
-    """The job of a link that is not over, as the last snapshot has it."""
+    """Return the job in the last snapshot of a link that has not ended; else ``None``."""
     return None if link.final else status.snapshot.link(link.tag, record.chain.owner)
 
 
 def predecessor_of(link: Link, record: ChainRecord, status: Status) -> Job | None:
-    """The job that the waiting ``link`` follows, where it is not over."""
+    """Return the job of the link before ``link``, if it has not ended."""
     other = before(record, link)
     return job_of(other, record, status) if other is not None else None
 
 
 def job_state(link: Link, job: Job | None) -> str:
-    """As Slurm calls it."""
+    """Return Slurm's name of a link's job state."""
     suspended = job is not None and job.state is JobState.SUSPENDED
     return JobState.SUSPENDED.name if suspended else end_name(link)
 
 
 def end_of(link: Link, record: ChainRecord, job: Job | None) -> str | None:
-    """When it ended or is to end; ``None``: not known."""
+    """Return when a link ended or will end; ``None``: unknown."""
     if link.running:
         return instant(running_until(record, link, job))
     return instant(link.end if link.end_known else ABSENT)

@@ -1,4 +1,4 @@
-"""Other settings for a chain that lives: the document of ``PATCH /chains/{chain_id}``."""
+"""Changed settings of an existing chain: the document of ``PATCH /chains/{chain_id}``."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ _SETTINGS: Mapping[str, Any] = {
     "aim": True,
     "request": {"limit": True},
 }
-"""What may be changed: the fields, and of some of them not all."""
+"""Fields that may be changed; of some only parts."""
 
 
 def read_changes(body: bytes, chain: Chain) -> Chain:
-    """``chain`` with the fields that ``body`` (JSON) names, and only those, as it names them.
+    """Return ``chain`` with the fields of ``body`` (JSON) changed.
 
-    Raises ``BadDocument`` naming the first field that is wrong, or that cannot be changed.
+    Raises ``BadDocument`` that names the first field that is invalid or cannot be changed.
     """
     try:
         document = parse_json(body)
     except ValueError as error:
         raise BadDocument(f"not JSON: {error}") from None
     if not isinstance(document, dict) or not document:
-        raise BadDocument("expected an object with the fields that are to change")
+        raise BadDocument("expected an object with the fields to change")
     _check_fields(document, _SETTINGS, "")
     done = document.get("done")
     if isinstance(done, dict) and "file" in done and bool(done["file"]) != bool(chain.done.file):

@@ -1,4 +1,4 @@
-"""The cluster as the last look at it showed it."""
+"""The cluster in the last snapshot."""
 
 from __future__ import annotations
 
@@ -17,70 +17,70 @@ if TYPE_CHECKING:
 
 
 class PartitionDocument(Described):
-    """One partition: its nodes by state, its jobs by state."""
+    """One partition: nodes and jobs by state."""
 
     name: str
-    """As Slurm calls it."""
+    """Partition name."""
     nodes: int
-    """In all."""
+    """Number of nodes."""
     idle: int
-    """Nodes without a job that could take one."""
+    """Idle nodes."""
     allocated: int
-    """With at least one job."""
+    """Nodes with at least one job."""
     down: int
-    """Down, drained or draining without a job."""
+    """Nodes that are down or drained, or draining without a job."""
     pending: int
-    """Jobs that wait for it."""
+    """Pending jobs."""
     running: int
-    """Jobs that hold nodes of it."""
+    """Running jobs."""
     pending_nodes: int
-    """Nodes that pending jobs ask for."""
+    """Nodes requested by pending jobs."""
 
 
 class LoopDocument(Described):
-    """What the daemon's loop is at."""
+    """State of the decision loop."""
 
     cycle: int
-    """How many have ended since the daemon began."""
+    """Cycles completed since the daemon started."""
     time: str | None
-    """When the last cycle began."""
+    """Start of the last cycle."""
     duration: float | None
-    """Real seconds that it took."""
+    """Duration of the last cycle, in real seconds."""
     sentence: str
-    """What it did; for ordinary users: about their own chains."""
+    """Result of the last cycle; for users who are not administrators: for their chains only."""
 
 
 class ClusterDocument(Described):
     """The cluster, and the daemon's view of it."""
 
     now: str | None
-    """By Slurm's clock."""
+    """Current time of Slurm's clock."""
     snapshot: str | None
-    """When the cluster was looked at."""
+    """Time of the snapshot."""
     stale_since: str | None
-    """When it last answered, where it does not answer now: all below is as it was then."""
+    """Time of the last answer, which all fields below show; ``null``: the cluster answers now."""
     backend: str
-    """How Slurm is asked: cli, rest, pyslurm, or simulated."""
+    """Slurm backend: cli, rest, pyslurm, or simulated."""
     slurm_version: str | None
-    """``null``: not known."""
+    """Slurm version; ``null``: unknown."""
     pending: int
-    """Jobs that wait."""
+    """Pending jobs."""
     running: int
-    """Jobs that hold nodes."""
+    """Running jobs."""
     partitions: list[PartitionDocument]
-    """A node in several partitions counts in each."""
+    """Partitions; a node in several of them counts in each."""
     chains: dict[str, int]
-    """How many of one's own chains (administrators: of all) are active, paused, done, stopped."""
+    """Number of the caller's chains (administrators: of all) by status: active, paused, done, stopped."""
     states: dict[str, int]
-    """How many of them are starting, up, down, paused, done, failed, cancelled."""
+    """Number of these chains by state: starting, up, down, paused, done, failed, cancelled."""
     loop: LoopDocument
-    """What the daemon is at."""
+    """State of the decision loop."""
     agent: bool | None
-    """Whether an agent of the caller runs; ``null``: this daemon needs none."""
+    """Whether the caller's agent runs; ``null``: this daemon does not use agents."""
 
 
 def partition_documents(status: Status) -> list[PartitionDocument]:
-    """Every partition of the snapshot."""
+    """Return the partitions of the snapshot."""
     snapshot = status.snapshot
     pending = _counted(snapshot.pending, snapshot.partition_names)
     running = _counted(snapshot.running, snapshot.partition_names)
@@ -107,7 +107,7 @@ def cluster_document(
     about: tuple[str, str | None],
     agent: bool | None,
 ) -> ClusterDocument:
-    """All of it; ``about`` is the backend and Slurm's version, ``agent`` whether the caller has one."""
+    """Return the cluster document; ``about``: backend and Slurm version, ``agent``: whether the caller has one."""
     return ClusterDocument(
         now=instant(now),
         snapshot=instant(status.snapshot.time) if status.cycles else None,
@@ -125,7 +125,7 @@ def cluster_document(
 
 
 def _counted(jobs: JobColumns, names: tuple[str, ...]) -> dict[str, tuple[int, int]]:
-    """Jobs, and the nodes that they ask for, by partition; a job that waits for any of several counts in each."""
+    """Jobs and requested nodes by partition; a job that names several partitions counts in each."""
     known = jobs.partition >= 0
     codes, nodes = jobs.partition[known], np.maximum(jobs.nodes[known], 0)
     counts = np.bincount(codes, minlength=len(names))

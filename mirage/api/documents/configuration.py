@@ -8,18 +8,18 @@ from mirage.api.conventions.described import Described
 
 
 class SettingDocument(Described):
-    """One key."""
+    """A configuration key with its value and source."""
 
     key: str
-    """Such as ``loop.interval``."""
+    """Key, such as ``loop.interval``."""
     value: Any
-    """Durations are seconds; passwords within addresses are hidden."""
+    """Value; durations are seconds, passwords in URLs are hidden."""
     source: str
-    """File and line, variable, or ``default``."""
+    """File and line, environment variable, or ``default``."""
 
 
 class ConfigurationDocument(Described):
-    """Every key, in the order of the reference."""
+    """All configuration keys, in the order of the reference."""
 
     settings: list[SettingDocument]
-    """Every key."""
+    """All keys."""

@@ -1,4 +1,4 @@
-"""A chain as its owner describes it: the document that creates one."""
+"""The document that creates a chain, and its checks."""
 
 from __future__ import annotations
 
@@ -37,11 +37,10 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 def read_chain(body: bytes, caller: Caller, defaults: Mapping[str, Any]) -> Chain:
-    """The chain that ``body`` (JSON) describes, ``defaults`` where it says nothing.
+    """Return the chain that ``body`` (JSON) describes, with ``defaults`` for missing fields.
 
-    The owner is the one who asks; root may name another. The ID gets the mark of the owner. Raises ``BadDocument``
-    naming the first field that is wrong, unknown ones included, and ``NotPermitted`` for an owner whom ``caller``
-    is not.
+    The owner is the caller; root may name another user. The ID gets the owner's mark. Raises ``BadDocument`` that
+    names the first invalid or unknown field, and ``NotPermitted`` for an owner other than ``caller``.
     """
     try:
         document = parse_json(body)
@@ -57,9 +56,9 @@ def read_chain(body: bytes, caller: Caller, defaults: Mapping[str, Any]) -> Chai
 
 
 def validated(document: Document) -> Chain:
-    """The chain of a document. Raises ``BadDocument`` naming the first field that is wrong, or beyond its bounds.
+    """Return the chain of a document. Raises ``BadDocument`` that names the first field out of range or invalid.
 
-    An unknown field is wrong, too.
+    Unknown fields are invalid.
     """
     request = document.get("request")
     if isinstance(request, dict):
@@ -78,7 +77,7 @@ def validated(document: Document) -> Chain:
 
 
 def _unknown(document: Mapping[str, Any], known: Mapping[str, Any], place: str) -> str:
-    """The first field of ``document`` that is not in ``known``; empty: there is none."""
+    """Return the first field of ``document`` that is not in ``known``; empty: none."""
     for name, value in document.items():
         if name not in known:
             return f"{place}{name}"
@@ -90,7 +89,7 @@ def _unknown(document: Mapping[str, Any], known: Mapping[str, Any], place: str) 
 
 
 def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> Document:
-    """The fields of ``above``, and of ``below`` those that ``above`` does not name, at every depth."""
+    """Merge two documents at every depth; fields of ``above`` take precedence."""
     both = dict(below)
     for name, value in above.items():
         under = both.get(name)
@@ -99,16 +98,16 @@ def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> Document:
 
 
 def _told_by_file(document: Document) -> Document:
-    """What a done file says alone where no exit code is named."""
+    """A done file without an exit code replaces the default exit code."""
     done = document.get("done")
     return {"done": {"exit_code": None}} if isinstance(done, dict) and done.get("file") else {}
 
 
 def _check(chain: Chain, caller: Caller) -> None:
     if not caller.is_known:
-        raise NotPermitted(f"{caller.name} has no name on this machine, so no job can be submitted for it")
+        raise NotPermitted(f"{caller.name} has no user name on this machine, so Mirage cannot submit jobs for it")
     if chain.owner != caller.name and not caller.is_root:
-        raise NotPermitted(f"{caller.name} cannot make a chain for {chain.owner}")
+        raise NotPermitted(f"{caller.name} may not create a chain for {chain.owner}")
     if not _ID.fullmatch(chain.chain_id):
         raise BadDocument(
             f"chain_id: {chain.chain_id[:80]!r}: expected up to 64 letters, digits, '-', '_' and '.'"
@@ -125,12 +124,12 @@ def _check(chain: Chain, caller: Caller) -> None:
     check_settings(chain)
     for variable, _ in chain.request.batch.environment:
         if not variable or "=" in variable:
-            raise BadDocument(f"request.batch.environment: {variable[:80]!r} is no name of a variable")
+            raise BadDocument(f"request.batch.environment: {variable[:80]!r} is not a valid variable name")
     _check_options(chain.request.batch.options)
 
 
 def check_settings(chain: Chain) -> None:
-    """Raise ``BadDocument`` for what its owner may set next to the script, and that cannot be meant."""
+    """Check the settings besides the script. Raises ``BadDocument``."""
     for name, path in (("done.file", chain.done.file or "/"), ("tasks_state", chain.tasks_state or "/")):
         if problem := path_problem(path):
             raise BadDocument(f"{name}: {problem}")
@@ -142,18 +141,18 @@ def check_settings(chain: Chain) -> None:
 
 
 def _check_warning(chain: Chain) -> None:
-    """Raises ``BadDocument`` where Slurm would warn each link of its limit as it starts."""
+    """Raise ``BadDocument`` if Slurm would warn each link of its time limit at its start."""
     warn, limit = chain.request.warn, chain.request.limit
     if warn is not None and warn.lead + WARNED_EARLY >= limit:
         raise BadDocument(
             f"request.warn.lead: {warn.lead} s is too long for a time limit of {limit} s: Slurm sends the signal "
-            f"up to {WARNED_EARLY} s earlier, so each link would be warned as it starts"
+            f"up to {WARNED_EARLY} s earlier, so it would warn each link at its start"
         )
 
 
 def _check_lead(chain: Chain) -> None:
-    """Raises ``BadDocument`` where each link would start as its predecessor does, and with it all of them."""
-    if chain.one_writer:  # the end of the predecessor keeps the link back
+    """Raise ``BadDocument`` if each link would start with its predecessor, and so all at the same time."""
+    if chain.one_writer:  # the link depends on the end of its predecessor
         return
     limit = chain.request.limit
     if chain.steering not in (Steering.AUTO, Steering.OFF) and chain.lead >= limit:
@@ -179,13 +178,13 @@ def _check_predictor(name: str) -> None:
 
 
 def _check_options(options: tuple[str, ...]) -> None:
-    """Raises ``BadDocument`` for options that ``sbatch`` does not know, or that cannot work in a chain."""
+    """Raise ``BadDocument`` for options unknown to ``sbatch``, or that cannot work in a chain."""
     try:
         given, rest = SBATCH.read([Word(option, "request.batch.options") for option in options])
     except BadSpelling as error:
         raise BadDocument(str(error)) from None
     if rest:
-        raise BadDocument(f"request.batch.options: {rest[0].text!r} is no option")
+        raise BadDocument(f"request.batch.options: {rest[0].text!r} is not an option of sbatch")
     for option in given:
         if option.name in REFUSED or option.name in ABOUT_SBATCH:
             raise BadDocument(f"request.batch.options: {option.spelling} cannot work in a chain")

@@ -1,4 +1,4 @@
-"""What the stream of events carries."""
+"""Events of the event stream."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 class EntryEvent(Described):
-    """One line of the journal; the event's name is its kind."""
+    """One journal entry; the event name is its kind."""
 
     cursor: int
-    """Also the event's id."""
+    """Position in the journal, also the event ID."""
     time: str | None
     chain: str | None
-    """``null``: about the whole service."""
+    """Chain ID; ``null``: about the daemon."""
     kind: str
     text: str
     link: int | None
@@ -31,27 +31,27 @@ class EntryEvent(Described):
     p50: str | None
     p90: str | None
     interruption: int | None
-    """Outcomes: seconds without a running link."""
+    """Of an outcome: seconds without a running link."""
     overlap: int | None
 
 
 class CycleEvent(Described):
-    """What one look at the cluster led to; the event's name is ``cycle``, and it has no id."""
+    """Result of one cycle; the event name is ``cycle``, without an event ID."""
 
     time: str | None
     cycle: int
     sentence: str
-    """About one's own chains; administrators: about all."""
+    """Result for the caller's chains; administrators: for all chains."""
     stale_since: str | None
     chains: dict[str, int]
-    """How many of one's own chains (administrators: of all) are active, paused, done, stopped."""
+    """Number of the caller's chains (administrators: of all) by status: active, paused, done, stopped."""
     pending: int
-    """Jobs of all users."""
+    """Pending jobs of all users."""
     running: int
 
 
 def entry_event(line: JournalLine) -> EntryEvent:
-    """One line."""
+    """Return the event of one journal entry."""
     entry = line.entry
     p10, p50, p90 = foreseen_by(entry.prediction)
     return EntryEvent(
@@ -71,7 +71,7 @@ def entry_event(line: JournalLine) -> EntryEvent:
 
 
 def cycle_event(status: Status, interest: Interest) -> CycleEvent:
-    """One cycle as whoever listens may see it."""
+    """Return the event of one cycle, limited to what the listener may see."""
     seen = Visible(status, interest.name, every=interest.every)
     return CycleEvent(
         time=instant(status.time),

@@ -1,4 +1,4 @@
-"""Times as every document of the API shows them."""
+"""Format of times in API documents."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ if TYPE_CHECKING:
 
 
 def instant(seconds: Seconds) -> str | None:
-    """Epoch seconds as ``2026-11-21T14:36:00Z``; ``None`` for what is absent or never."""
+    """Format epoch seconds as ``2026-11-21T14:36:00Z``; ``None`` for an absent or infinite time."""
     spelt = spell_instant(seconds)
     return spelt if spelt.endswith("Z") else None

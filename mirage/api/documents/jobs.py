@@ -1,4 +1,4 @@
-"""Jobs of the queue: all of them as squeue shows them, and one's own pending ones with when they may start."""
+"""Jobs of the queue, and a user's pending jobs with their predicted starts."""
 
 from __future__ import annotations
 
@@ -22,85 +22,85 @@ if TYPE_CHECKING:
 
 
 class JobDocument(Described):
-    """One job."""
+    """A job in the queue."""
 
     job_id: int
-    """Slurm's number; the tasks of an array that still wait share one."""
+    """Slurm's job ID; pending tasks of an array share one."""
     name: str | None
-    """``null``: not known, or not for the caller to see."""
+    """Job name; ``null``: unknown, or hidden from the caller."""
     user: str
-    """Whose job it is."""
+    """User name."""
     account: str | None
-    """``null``: as with the name."""
+    """Account; ``null``: unknown, or hidden from the caller."""
     partition: str
-    """The first, where it would take any of several."""
+    """Partition; of a job that names several: the first."""
     qos: str
-    """As Slurm calls it."""
+    """QOS."""
     state: str
     """PENDING, RUNNING or SUSPENDED."""
     nodes: int
-    """How many it asks for, or holds."""
+    """Number of requested or allocated nodes."""
     limit: int | None
-    """Time limit; ``null``: the partition's."""
+    """Time limit in seconds; ``null``: that of the partition."""
     submit: str | None
-    """When it was submitted."""
+    """Submission time."""
     eligible: str | None
-    """``null``: not yet known, as for held jobs and those that depend on others."""
+    """Time from which the job may start; ``null``: unknown, as for held and dependent jobs."""
     start: str | None
-    """When it started; ``null``: it is pending."""
+    """Start time; ``null``: pending."""
     end: str | None
-    """Running: when its limit ends it. ``null`` while it is suspended: that time does not count."""
+    """End of the time limit of a running job; ``null`` while suspended, since that time does not count."""
     planned_start: str | None
-    """Pending: Slurm's own plan."""
+    """Start of a pending job as planned by Slurm."""
     priority: int | None
-    """As Slurm reckons it."""
+    """Priority, as computed by Slurm."""
     waited: int | None
-    """Seconds from submission to start, or so far."""
+    """Seconds from submission to start, or until now."""
 
 
 class PendingJob(JobDocument):
-    """A pending job and when it may start."""
+    """A pending job and its predicted start."""
 
     predicted_start: str | None
-    """Median of when such a job would start if it were submitted only now: this one should start no later.
-    ``null``: nothing is predicted, or more than the queue keeps it pending: a hold, a dependency, a begin time,
-    a limit of its account or QOS, a partition that is closed."""
+    """Median predicted start of a similar job submitted now; this job should start no later. ``null``: no
+    prediction, or the job is pending for another reason than the queue: a hold, a dependency, a begin time, a
+    limit of its account or QOS, or a partition that is down."""
     predicted_start_p10: str | None
-    """One in ten would start no later."""
+    """P10 of that start."""
     predicted_start_p90: str | None
-    """Nine in ten would."""
+    """P90 of that start."""
     predictor: str
-    """Who predicts it; empty: nobody."""
+    """Predictor of the forecast; empty: none."""
 
 
 class PendingJobs(Described):
-    """Somebody's pending jobs."""
+    """Pending jobs of one user."""
 
     snapshot: str | None
-    """When the queue was looked at."""
+    """Time of the snapshot."""
     stale_since: str | None
-    """When the cluster last answered, where it does not answer now."""
+    """Time of the last answer of the cluster; ``null``: it answers now."""
     user: str
-    """Whose jobs they are."""
+    """User name."""
     jobs: list[PendingJob]
-    """In order of their numbers."""
+    """Jobs, sorted by job ID."""
     next: str | None
-    """``cursor`` of the next page; ``null``: this is the last."""
+    """``cursor`` of the next page; ``null`` on the last page."""
 
 
 class JobPrediction(Described):
-    """One pending job: Slurm's plan for it, and what the predictors predict for another of its shape."""
+    """One pending job: Slurm's planned start, and predictions for a similar job."""
 
     job: JobDocument
-    """As the last look at the queue showed it."""
+    """The job in the last snapshot."""
     alike: PredictionList
-    """As if such a job were submitted now: one that is queued already should start no later."""
+    """Predictions for a similar job submitted now; this job, already queued, should start no later."""
 
 
 def job_documents(
     jobs: JobColumns, rows: Sequence[int], snapshot: Snapshot, labels: Labels, *, running: bool
 ) -> Iterator[JobDocument]:
-    """These rows of the pending or the running jobs; names and accounts are told of those in ``labels``."""
+    """Yield the documents of these rows; names and accounts only of jobs in ``labels``."""
     now, ids = snapshot.time, jobs.job_id[list(rows)]
     suspended = suspended_jobs(snapshot.labels, ids) if running else frozenset()
     ends = ends_of(snapshot.labels, ids) if running else {}
@@ -131,18 +131,18 @@ def job_documents(
 
 
 def labels_of(jobs: JobColumns, rows: Sequence[int], snapshot: Snapshot, shown: Callable[[str], bool]) -> Labels:
-    """Names and accounts of those of the rows whose users' are ``shown``."""
+    """Return names and accounts of the rows whose users pass ``shown``."""
     seen = [row for row in rows if shown(_named(snapshot.users, jobs.user[row]))]
     return snapshot.labels.of(jobs.job_id[seen].tolist()) if seen else {}
 
 
 def _told(text: str) -> str | None:
-    """What no text can say, stray bytes of another encoding, becomes a question mark."""
+    """Replace undecodable bytes by a question mark; ``None`` for an empty text."""
     return text.encode(errors="replace").decode() or None
 
 
 def pending_job(document: JobDocument, found: Foresight | None) -> PendingJob:
-    """With the forecast of the active predictor, or of the fallback that answered."""
+    """Add the forecast of the active predictor, or of the fallback that answered."""
     replies = found.said if found is not None else ()
     said = next((each for each in replies if each.forecast is not None), None)
     p10, p50, p90 = quantiles(said.forecast if said is not None else None)
@@ -156,9 +156,9 @@ def pending_job(document: JobDocument, found: Foresight | None) -> PendingJob:
 
 
 def kept_pending(rows: Sequence[int], snapshot: Snapshot) -> frozenset[int]:
-    """Ids of those of the pending jobs that do not start by waiting in the queue.
+    """Return the IDs of pending jobs that the queue alone does not keep from starting.
 
-    They are not eligible (held, waiting for another, to begin later), or have a pending reason such as a limit.
+    They are not eligible (held, dependent, or with a begin time), or have a pending reason such as a limit.
     """
     jobs = snapshot.pending.take(np.array(rows, dtype=np.int64))
     not_eligible = frozenset(jobs.job_id[jobs.eligible > snapshot.time].tolist())
@@ -166,7 +166,7 @@ def kept_pending(rows: Sequence[int], snapshot: Snapshot) -> frozenset[int]:
 
 
 def code_of(name: str, vocabulary: Sequence[str]) -> int | None:
-    """A name's code in a snapshot; ``None``: there is none."""
+    """Return a name's code in a snapshot, or ``None``."""
     return vocabulary.index(name) if name in vocabulary else None
 
 

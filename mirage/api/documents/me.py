@@ -1,4 +1,4 @@
-"""Who asks, as the API knows them."""
+"""The caller of a request."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from mirage.api.conventions.described import Described
 
 
 class MeDocument(Described):
-    """The caller and what they may do."""
+    """The caller and its scope."""
 
     name: str
-    """As the machine knows the user."""
+    """User name."""
     scope: str
-    """``read``, ``operate`` or ``admin``."""
+    """Scope: ``read``, ``operate`` or ``admin``."""
     how: str
-    """How they proved who they are: ``socket``, ``token ID``, ``jwt``, ``session``, or ``nothing``."""
+    """Authentication: ``socket``, ``token ID``, ``jwt``, ``session``, or ``nothing``."""

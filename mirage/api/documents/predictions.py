@@ -1,4 +1,4 @@
-"""When a job would start, as the predictors predict it, and how well they have predicted starts before."""
+"""Predicted starts of a job, and the past errors of the predictors."""
 
 from __future__ import annotations
 
@@ -18,90 +18,90 @@ if TYPE_CHECKING:
     from mirage.replay.shadows import Measured
 
 ENOUGH = 5
-"""Forecasts of a class below which nothing is said of it."""
+"""Fewer forecasts of a class of jobs than this give no statistics."""
 _HOUR = 3_600
 
 
 class Shape(Described):
-    """What a job asks for, as far as it is known."""
+    """Requested resources of a job."""
 
     partition: str
-    """Empty: the default one."""
+    """Partition; empty: the default."""
     nodes: int
-    """How many."""
+    """Number of nodes."""
     limit: int
-    """Time limit."""
+    """Time limit in seconds."""
     gres_per_node: dict[str, int]
     """Generic resources by name."""
     account: str
-    """Empty: the user's default one."""
+    """Account; empty: the user's default."""
     qos: str
-    """Empty: the default one."""
+    """QOS; empty: the default."""
 
 
 class PastError(Described):
-    """Forecasts as links were really submitted, against their real starts."""
+    """Forecasts made at submissions of links, compared with the actual starts."""
 
     of: str
-    """At which handovers: ``such jobs in partition v100``, ``partition v100``, ``all partitions``."""
+    """Handovers covered: ``such jobs in partition v100``, ``partition v100``, ``all partitions``."""
     forecasts: int
-    """How many have met their starts."""
+    """Number of forecasts with an actual start."""
     bias: int | None
-    """Median of start less predicted median: above 0, jobs start later than predicted."""
+    """Median of actual start minus predicted median; above 0: jobs start later than predicted."""
     absolute_error: int | None
-    """Mean."""
+    """Mean absolute error of the median."""
     pinball: int | None
     """Mean quantile loss over all levels."""
     coverage: float | None
-    """Share of starts within P10 to P90; 0.8 is right."""
+    """Share of starts between P10 and P90; ideal: 0.8."""
 
 
 class Prediction(Described):
-    """What one predictor predicts. Waits are counted from the snapshot's time."""
+    """Prediction of one predictor. Waits count from the time of the snapshot."""
 
     predictor: str
-    """Who predicts it."""
+    """Name of the predictor."""
     role: str
-    """``in charge``; ``instead``: a fallback that answered, as the one above failed; ``shadow``; ``named``."""
+    """``in charge``: active; ``instead``: fallback that answered; ``shadow``; ``named`` in the request."""
     start_p10: str | None
-    """One in ten such jobs starts no later."""
+    """P10 of the start."""
     start_p50: str | None
-    """The median."""
+    """Median start."""
     start_p90: str | None
-    """Nine in ten start no later."""
+    """P90 of the start."""
     wait_p10: int | None
-    """One in ten waits no longer."""
+    """P10 of the wait, in seconds."""
     wait_p50: int | None
-    """The median."""
+    """Median wait, in seconds."""
     wait_p90: int | None
-    """Nine in ten wait no longer."""
+    """P90 of the wait, in seconds."""
     trouble: str
-    """Why it predicts nothing; empty: it does."""
+    """Why it gives no prediction; empty: it does."""
     basis: str
-    """What it rests on, such as ``12 waits of partition v100, any size``; empty: it does not say."""
+    """Data behind it, such as ``12 waits of partition v100, any size``; empty: not reported."""
     past: PastError | None
-    """On the handovers of the last 30 days in this partition; ``null``: it was never asked at one."""
+    """Error on the handovers of the last 30 days in this partition; ``null``: no forecasts."""
     past_alike: PastError | None
-    """On those of jobs of about this size and limit as well, where there are enough."""
+    """The same for jobs of similar size and time limit; ``null``: too few."""
 
 
 class PredictionList(Described):
-    """One job, all predictors."""
+    """Predictions of all predictors for one job."""
 
     now: str | None
-    """By Slurm's clock."""
+    """Current time of Slurm's clock."""
     snapshot: str | None
-    """When the cluster was looked at, on which all of it rests."""
+    """Time of the snapshot behind the predictions."""
     snapshot_age: int
-    """Seconds since then."""
+    """Age of the snapshot in seconds."""
     stale_since: str | None
-    """When the cluster last answered, where it does not answer now."""
+    """Time of the last answer of the cluster; ``null``: it answers now."""
     shape: Shape
-    """The job that was asked about."""
+    """The requested job."""
     planned_start: str | None
-    """Slurm's own plan for such a job, where a predictor asked for it."""
+    """Start planned by Slurm for such a job, if a predictor queried it."""
     predictions: list[Prediction]
-    """The one in charge first."""
+    """Predictions, that of the active predictor first."""
 
 
 def prediction_list(
@@ -111,7 +111,7 @@ def prediction_list(
     past: Mapping[str, Measured],
     alike: Mapping[str, Measured],
 ) -> PredictionList:
-    """The answer to one question; ``past`` and ``alike`` are of handovers in its partition."""
+    """Return the response to a prediction request; ``past`` and ``alike``: errors in its partition."""
     return PredictionList(
         now=instant(now),
         snapshot=instant(found.time),
@@ -126,7 +126,7 @@ def prediction_list(
 
 
 def shape_of(request: JobRequest) -> Shape:
-    """What a request asks for."""
+    """Return the requested resources."""
     return Shape(
         partition=request.partition,
         nodes=request.nodes,
@@ -138,7 +138,7 @@ def shape_of(request: JobRequest) -> Shape:
 
 
 def quantiles(forecast: WaitForecast | None) -> tuple[Seconds, Seconds, Seconds]:
-    """The start at P10, P50 and P90; ``ABSENT`` where none is predicted, as by a rule, or one time alone is."""
+    """Return P10, P50 and P90 of the start; ``ABSENT`` where a forecast is a rule or has no such level."""
     if forecast is None or forecast.rule:
         return ABSENT, ABSENT, ABSENT
     only = forecast.levels[0] if len(forecast.starts) == 1 else None
@@ -170,7 +170,7 @@ def _enough(alike: Measured | None) -> TypeGuard[Measured]:
 
 
 def past_error(measured: Measured, of: str = "all partitions") -> PastError:
-    """In seconds."""
+    """Return past errors, converted from hours to seconds."""
     return PastError(
         of=of,
         forecasts=measured.forecasts,

@@ -1,4 +1,4 @@
-"""Predictors: which there are, what they do here, how good they have been; and the trained models kept."""
+"""Predictors with their roles and past errors, and the trained models."""
 
 from __future__ import annotations
 
@@ -21,134 +21,134 @@ if TYPE_CHECKING:
 
 
 class CalibrationPoint(Described):
-    """Real starts against what was promised at one level."""
+    """Actual starts compared with the forecasts of one level."""
 
     level: float
-    """Of the promise: 0.9 is P90."""
+    """Forecast level; 0.9 is P90."""
     share: float
-    """Of real starts no later than predicted at the level; as much as the level is right."""
+    """Share of starts no later than predicted; ideal: equal to the level."""
     forecasts: int
-    """That gave this level."""
+    """Number of forecasts with this level."""
 
 
 class PredictorDocument(Described):
-    """One predictor that decides, watches or could be asked."""
+    """A configured predictor, or one that a chain uses."""
 
     name: str
-    """As the configuration or a chain names it."""
+    """Name in the configuration or in a chain."""
     in_charge: bool
-    """It times the links of chains that name nobody."""
+    """Whether it is the active predictor, used for chains without one."""
     shadow: bool
-    """It is asked at each decision and decides nothing."""
+    """Whether it is a shadow predictor: queried at each decision without deciding."""
     fallback: bool
-    """It answers where another cannot."""
+    """Whether it is the fallback of failed predictors."""
     chains: int
-    """Chains, not over, whose links it times."""
+    """Number of unfinished chains that it decides for."""
     past: PastError | None
-    """On the handovers of the last 30 days in all partitions together; ``null``: it was never asked at one.
+    """Error on the handovers of the last 30 days in all partitions; ``null``: no forecasts.
 
-    ``/predictors/shadow`` has each partition by itself.
+    ``/predictors/shadow`` has the errors per partition.
     """
     calibration: list[CalibrationPoint]
-    """On the same forecasts, at every level that one gave, ascending."""
+    """Calibration of the same forecasts, by ascending level."""
 
 
 class ModelVersion(Described):
     """One version of a trained model."""
 
     name: str
-    """Of the predictor."""
+    """Predictor name."""
     version: str
-    """Names it among those of the same predictor."""
+    """Version, unique for the predictor."""
     current: bool
-    """Whether it is the one in use where the predictor is named without a version."""
+    """Whether it is in use: the version of a predictor named without one."""
     shadow: bool
-    """Whether the daemon itself has put it in shadow, to compare it with the active predictor."""
+    """Whether the daemon runs it in shadow, to compare it with the active predictor."""
     damage: str
-    """Why it cannot be used; empty: it can."""
+    """Why it cannot be used; empty: usable."""
     cluster: str
-    """On which it was trained."""
+    """Cluster of its training data."""
     first: str | None
-    """The first handover that it has learned from; of traces without a calendar, in their own time."""
+    """First handover of its training data; in trace time for traces without a calendar."""
     last: str | None
-    """The last one, in the same time."""
+    """Last handover of its training data."""
     handovers: int
-    """How many it has learned from."""
+    """Number of handovers in its training data."""
     metrics: dict[str, float]
-    """How it did on the handovers kept for validation, as its training says."""
+    """Results on the validation set, as recorded by the training."""
     manifest: dict[str, Any]
-    """All that its training has written down."""
+    """Manifest written by the training."""
 
 
 class PredictorList(Described):
-    """All of it."""
+    """Installed predictors, those in use, and trained models."""
 
     installed: list[str]
-    """Every name that a configuration, a chain or a question may use, some with a parameter: ``fixed:6h``."""
+    """Names that configuration, chains and requests may use, some with a parameter: ``fixed:6h``."""
     predictors: list[PredictorDocument]
-    """Those at work."""
+    """Predictors that the configuration or a chain uses."""
     models: list[ModelVersion]
-    """Trained models that are kept."""
+    """Trained models in the registry."""
 
 
 class ShadowResult(Described):
-    """One predictor over a partition's handovers, in hours, as ``mirage models shadow`` shows them."""
+    """Results of one predictor on the handovers of one partition, in hours, as in ``mirage models shadow``."""
 
     predictor: str
-    """As the configuration or a chain names it."""
+    """Name in the configuration or in a chain."""
     partition: str
-    """Of whose handovers; empty: of those of which it is not known."""
+    """Partition of the handovers; empty: unknown."""
     in_charge: bool
-    """Of at least one of the handovers."""
+    """Whether it was the active predictor of at least one of the handovers."""
     forecasts: int
-    """Made as links were really submitted."""
+    """Number of forecasts made at submissions of links."""
     error: float | None
-    """Median of real start less predicted median: above 0, jobs start later than predicted."""
+    """Median of actual start minus predicted median; above 0: jobs start later than predicted."""
     absolute_error: float | None
-    """Mean."""
+    """Mean absolute error of the median."""
     pinball: float | None
     """Mean quantile loss over levels and handovers."""
     coverage: float | None
-    """Share of real starts within P10 to P90; 0.8 is right."""
+    """Share of starts between P10 and P90; ideal: 0.8."""
     handovers: int
-    """Those of which its own handover can be estimated."""
+    """Number of handovers for which its decision can be evaluated."""
     interruption: float | None
-    """Estimated mean of its own handovers."""
+    """Estimated mean interruption of its decisions."""
     overlap: float | None
-    """Estimated mean of its own handovers."""
+    """Estimated mean overlap of its decisions."""
     cost: float | None
-    """Estimated, in weighted hours a handover."""
+    """Estimated cost, in weighted hours per handover."""
     gain: float | None
-    """By how much that is less than of the predictor in charge, on the same handovers."""
+    """Cost of the active predictor minus its cost, on the same handovers."""
     gain_error: float | None
     """Standard error of the gain."""
     calibration: list[CalibrationPoint]
-    """At every level that a forecast gave, ascending."""
+    """Calibration, by ascending level."""
 
 
 class ShadowResults(Described):
-    """Predictors in charge and in shadow, compared in each partition."""
+    """Active and shadow predictors, compared per partition."""
 
     predictors: list[ShadowResult]
-    """By partition; there those in charge first, then by gain."""
+    """Sorted by partition; active predictors first, then by gain."""
 
 
 class Promotion(SentDocument):
-    """Which version to put in use."""
+    """The version to promote."""
 
     version: Annotated[str, Field(max_length=128), SHOWN]
-    """As the list of models names it."""
+    """Version, as in the list of models."""
     force: bool = False
-    """Also where it did worse in shadow."""
+    """Promote even if it performed worse in shadow."""
 
 
 class ModelAnswer(Described):
-    """What came of it."""
+    """Result of a promotion or rollback."""
 
     sentence: str
-    """What came of it, for people."""
+    """Result in words."""
     model: ModelVersion
-    """The one in use now."""
+    """The version in use now."""
 
 
 def predictor_documents(
@@ -156,7 +156,11 @@ def predictor_documents(
     chains: Mapping[str, int],
     past: Mapping[str, Measured],
 ) -> list[PredictorDocument]:
-    """Those that the configuration names, then those that only chains do; ``chains`` by name, empty: none."""
+    """Return configured predictors, then those that only chains use.
+
+    ``at_work``: active, shadow and fallback predictors; ``chains``: number of chains by predictor, '' for the
+    default.
+    """
     charge, shadows, fallback = at_work
     names = dict.fromkeys((charge, *shadows, fallback, *filter(None, chains)))
     return [
@@ -174,12 +178,12 @@ def predictor_documents(
 
 
 def calibration_point(kept: Calibrated) -> CalibrationPoint:
-    """How promises at one level were kept."""
+    """Return the calibration of one level."""
     return CalibrationPoint(level=kept.level, share=kept.share, forecasts=kept.forecasts)
 
 
 def model_version(version: Version, in_shadow: Container[str], damage: str) -> ModelVersion:
-    """One version that is kept; ``in_shadow``: those that the daemon itself compares, as ``NAME:VERSION``."""
+    """Return one model version; ``in_shadow``: those that the daemon runs in shadow, as ``NAME:VERSION``."""
     manifest = version.manifest
     return ModelVersion(
         name=version.name,
@@ -197,7 +201,7 @@ def model_version(version: Version, in_shadow: Container[str], damage: str) -> M
 
 
 def shadow_result(measured: Measured) -> ShadowResult:
-    """Numbers that are not known are ``null``."""
+    """Return the result document, NaN as ``null``."""
     known = {
         name: None if isinstance(value, float) and math.isnan(value) else value
         for name, value in asdict(measured).items()
@@ -206,7 +210,7 @@ def shadow_result(measured: Measured) -> ShadowResult:
 
 
 def _measured(name: str, past: Mapping[str, Measured]) -> Measured | None:
-    """Trained models are measured by the directories of their versions: ``xgboost:/path/xgboost``."""
+    """Results of trained models are keyed by their directory: ``xgboost:/path/xgboost``."""
     found = past.get(name) or next(
         (each for key, each in past.items() if key.startswith(f"{name}:") and key.endswith(f"/{name}")), None
     )

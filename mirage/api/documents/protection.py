@@ -1,4 +1,4 @@
-"""Protected mode, as the API tells it."""
+"""Protected mode in the API."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ if TYPE_CHECKING:
 
 
 class ProtectedMode(Described):
-    """Whether submissions are held for all, because Slurm rejects one chain after another."""
+    """Protected mode: Mirage suspends all submissions after Slurm has rejected those of several chains."""
 
     on: bool
-    """Whether submissions are held."""
+    """Whether protected mode is on."""
     reason: str
-    """Empty: it is off."""
+    """Reason; empty: off."""
     since: str | None
-    """When the first of the rejections in a row was."""
+    """Time of the first of the consecutive rejections."""
     next_try: str | None
-    """When one submission may go out next."""
+    """Time of the next trial submission."""
 
 
 class ProtectedModeWish(SentDocument):
-    """What an administrator asks for: it ends by itself, or on request; it begins by itself alone."""
+    """Request to end protected mode. It cannot be started by request, and also ends automatically."""
 
     on: Literal[False]
-    """``false``: lift it."""
+    """``false``: end protected mode."""
 
 
 class ProtectedModeAnswer(Described):
-    """What came of it."""
+    """Result of the request."""
 
     sentence: str
-    """What came of it, for people."""
+    """Result in words."""
 
 
 def protected_mode(status: Status) -> ProtectedMode:
-    """As ``status`` has it."""
+    """Return the state of protected mode."""
     found = status.protection
     if found is None:
         return ProtectedMode(on=False, reason="", since=None, next_try=None)

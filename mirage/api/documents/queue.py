@@ -1,4 +1,4 @@
-"""The queue as the last look at the cluster showed it."""
+"""The queue in the last snapshot."""
 
 from __future__ import annotations
 
@@ -19,51 +19,51 @@ if TYPE_CHECKING:
 
 
 class QueueDocument(Described):
-    """One page of it, in order of the jobs' numbers."""
+    """One page of the queue, sorted by job ID."""
 
     snapshot: str | None
-    """When the queue was looked at; ``null``: never yet."""
+    """Time of the snapshot; ``null``: none yet."""
     stale_since: str | None
-    """When the cluster last answered, where it does not answer now."""
+    """Time of the last answer of the cluster; ``null``: it answers now."""
     own_only: bool
-    """Whether the jobs of others are left out: Slurm's PrivateData hides them from users, or is not known."""
+    """Whether jobs of other users are left out: Slurm's PrivateData setting hides them, or is unknown."""
     total: int
-    """Jobs that the question is about, on all pages."""
+    """Number of matching jobs, on all pages."""
     jobs: list[JobDocument]
-    """By their numbers."""
+    """Jobs, sorted by job ID."""
     next: str | None
-    """``cursor`` of the next page; ``null``: this is the last."""
+    """``cursor`` of the next page; ``null`` on the last page."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sought:
-    """Which jobs are asked for; empty: all."""
+    """Filter of jobs; empty fields match all."""
 
     user: str = ""
     partition: str = ""
     state: str = ""
     """``pending`` or ``running``."""
     owner: str = ""
-    """If set: only this user's jobs, whatever else is asked for."""
+    """If set: only this user's jobs, in addition to the other filters."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueuePage:
-    """Some jobs of the queue, and how many there are in all."""
+    """A page of jobs, and the total number."""
 
     jobs: list[JobDocument]
     total: int
     last: int
-    """The place of the last one; a page that continues begins after it."""
+    """Position of the last job; the next page begins after it."""
     more: bool
 
 
 def queue_page(
     snapshot: Snapshot, sought: Sought, after: int, most: int, shown_of: Callable[[str], bool]
 ) -> QueuePage:
-    """The ``most`` jobs after a place, with the names of those users' for whom ``shown_of`` says so.
+    """Return up to ``most`` jobs after a position; job names only of users for whom ``shown_of`` is true.
 
-    Rows of other jobs are looked at as columns only.
+    Other jobs are processed as columns only.
     """
     places, rows = [], []
     for columns, running in ((snapshot.pending, False), (snapshot.running, True)):
@@ -87,7 +87,7 @@ def _matching(columns: JobColumns, sought: Sought, snapshot: Snapshot, *, runnin
         code = code_of(user, snapshot.users)
         mask &= columns.user == (code if code is not None else -2)
     if sought.partition:
-        # A pending job may name several partitions, comma-separated.
+        # A pending job may name several partitions as a comma-separated list.
         names = snapshot.partition_names
         codes = [code for code, name in enumerate(names) if sought.partition in name.split(",")]
         mask &= np.isin(columns.partition, codes)

@@ -1,4 +1,4 @@
-"""Replays: what is asked for, how far it is, what came of it."""
+"""Replays: request, progress and result."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _INSTANT = r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d)?(Z|[+-]\d\d:\d\d)?)?$|^\d{1,1
 
 
 def _readable(text: str) -> str:
-    """Raises ``ValueError`` where it is no time of a trace."""
+    """Raise ``ValueError`` for an invalid time."""
     try:
         read_instant(text)
     except MirageError as error:
@@ -35,7 +35,7 @@ def _readable(text: str) -> str:
 
 
 def _buildable(name: str) -> str:
-    """Raises ``ValueError`` where a predictor that is part of Mirage does not take its parameter."""
+    """Raise ``ValueError`` if a built-in predictor rejects its parameter."""
     try:
         if is_built_in(name.partition(":")[0]):
             build_predictor(name)
@@ -50,32 +50,32 @@ _Name = Annotated[str, Field(max_length=140), SHOWN]
 
 
 class ReplayRequest(SentDocument):
-    """What to replay."""
+    """Request of a replay: trace, period, predictors and chain."""
 
     trace: _Name
-    """A file that is offered, or ``generated:PRESET:SEED``."""
+    """An available trace file, or ``generated:PRESET:SEED``."""
     start: _Instant
-    """The first episode: a date, a date and time (UTC), or seconds since the epoch."""
+    """Start of the first episode: a date, a date and time (UTC), or epoch seconds."""
     end: _Instant
-    """No episode starts after this."""
+    """Latest start of an episode, in the same notation."""
     predictors: Annotated[list[_Predictor], Field(min_length=1, max_length=12)] = Field(
         default=["reactive", "quantile"]
     )
-    """Who is to decide; each plays every episode."""
+    """Predictors to compare; each is simulated on every episode."""
     cluster: _Name = ""
-    """A file that is offered, or a preset; empty: the daemon's own cluster."""
+    """An available cluster file or a preset; empty: the daemon's cluster."""
     nodes: Annotated[int, Field(ge=1, le=1_000_000)] = 1
-    """Of each link."""
+    """Nodes per link."""
     limit: Annotated[int, Field(ge=60, le=31_622_400)] = 172_800
-    """Of each link, seconds."""
+    """Time limit per link, in seconds."""
     every: Annotated[int, Field(ge=600, le=31_622_400)] = 14_400
-    """Between episodes, seconds."""
+    """Seconds between episode starts."""
     tick: Annotated[int, Field(ge=60, le=86_400)] = 600
-    """Between decisions, seconds."""
+    """Seconds between decisions."""
     links: Annotated[int, Field(ge=2, le=100)] = 2
-    """Of each episode."""
+    """Links per episode."""
     partition: Annotated[str, Field(max_length=64, pattern="^[A-Za-z0-9_.+-]*$")] = ""
-    """Empty: the cluster's default one."""
+    """Partition; empty: the cluster's default."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -87,58 +87,58 @@ class ReplayRequest(SentDocument):
 
 
 class ReplayDocument(Described):
-    """One run."""
+    """A replay and its progress."""
 
     id: str
-    """Names it."""
+    """Replay ID."""
     by: str
-    """Who asked for it."""
+    """User who requested it."""
     state: RunState
-    """How far it is."""
+    """State of the replay."""
     created: str | None
-    """When it was asked for."""
+    """Time of the request."""
     started: str | None
-    """When its turn came."""
+    """Start time; ``null``: not started."""
     ended: str | None
-    """When it was done, failed or was ended."""
+    """End time; ``null``: not ended."""
     problem: str
-    """Why it failed."""
+    """Reason of a failure; otherwise empty."""
     done: int
-    """Episodes played."""
+    """Episodes simulated."""
     total: int | None
-    """Episodes to be played; ``null``: not known yet."""
+    """Episodes in all; ``null``: not yet known."""
     request: ReplayRequest
-    """What was asked for."""
+    """The request."""
 
 
 class ReplayResult(ReplayDocument):
-    """One run with what came of it."""
+    """A replay with its result."""
 
     result: dict[str, Any] | None
-    """As ``mirage replay --json`` writes it; ``null`` until it is done."""
+    """Result, as in ``mirage replay --json``; ``null`` until done."""
 
 
 class ReplayList(Described):
-    """Runs that are kept, newest first."""
+    """Stored replays and available files."""
 
     files: list[str]
-    """Traces and cluster files that are offered."""
+    """Available trace and cluster files."""
     replays: list[ReplayDocument]
-    """Everybody's."""
+    """Replays of all users, newest first."""
 
 
 def wish_of(request: ReplayRequest) -> Wish:
-    """What the daemon is to play."""
+    """Return the replay specification."""
     return Wish(**request.model_dump() | {"predictors": tuple(request.predictors)})
 
 
 def replay_document(run: Run) -> ReplayDocument:
-    """How far it is."""
+    """Return the replay without its result."""
     return ReplayDocument(**_fields(run))
 
 
 def replay_result(run: Run, result: Iterable[bytes]) -> Iterator[bytes]:
-    """A ``ReplayResult``, part by part; ``result`` is its document, empty where there is none."""
+    """Yield a ``ReplayResult`` as JSON, in parts; ``result``: its document, empty if there is no result."""
     yield replay_document(run).model_dump_json().encode().removesuffix(b"}") + b',"result":'
     empty = True
     for part in result:
@@ -158,6 +158,6 @@ def _fields(run: Run) -> dict[str, Any]:
         "problem": run.problem,
         "done": run.done,
         "total": run.total or None,
-        # One that was asked for long ago is shown whatever would be rejected today.
+        # An old request is shown even if it would be invalid today.
         "request": ReplayRequest.model_construct(**asdict(run.wish) | {"predictors": list(run.wish.predictors)}),
     }

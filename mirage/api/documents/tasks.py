@@ -1,4 +1,4 @@
-"""The tasks within links: accelerators as lanes, attempts at tasks on them."""
+"""Tasks within links: devices as lanes, attempts of tasks as bars."""
 
 from __future__ import annotations
 
@@ -19,102 +19,102 @@ if TYPE_CHECKING:
     from mirage.domain.job import Seconds
 
 MOST_LANES = 1_024
-"""Of one chain; those that come later by node and number are left out."""
+"""Lanes of one chain; further ones, by node and index, are left out."""
 MOST_PIECES = 2_000
-"""Of one chain; older ones are left out."""
+"""Attempts of one chain; older ones are left out."""
 MOST_TROUBLES = 20
 STALE = 180
-"""Seconds without news after which an agent that should run may not."""
+"""Seconds without an update after which the agent may have stopped."""
 _LONGEST_REASON = 300
 
 
 class TaskCounts(Described):
-    """How many tasks are how far."""
+    """Number of tasks by state."""
 
     total: int
-    """All of them."""
+    """All tasks."""
     done: int
     """Succeeded."""
     running: int
     """Running now."""
     waiting: int
-    """To be run, or to be run again."""
+    """Waiting for their first or next attempt."""
     failed: int
-    """Given up."""
+    """Failed, without further attempts."""
     skipped: int
-    """Not run, because a task that they wait for has failed."""
+    """Not run because a task that they depend on has failed."""
 
 
 class TaskPieceDocument(Described):
-    """One attempt at a task on one accelerator."""
+    """One attempt of a task on one device."""
 
     task: str
-    """Its id in the file of tasks."""
+    """Task ID in the task file."""
     attempt: int
-    """From 1."""
+    """Number of the attempt, from 1."""
     share: float
-    """Of the accelerator."""
+    """Share of the device, up to 1."""
     state: str
-    """running, succeeded, failed; ended: another attempt has followed or will."""
+    """running, succeeded, failed; ended: another attempt follows."""
     start: str | None
-    """When it was started."""
+    """Start time."""
     end: str | None
-    """``null``: it runs."""
+    """End time; ``null``: running."""
 
 
 class TaskLaneDocument(Described):
-    """An accelerator of a link."""
+    """A device of a link, with its attempts."""
 
     node: str
-    """Where it is."""
+    """Node name."""
     device: int | None
-    """Its number there; ``null``: the CPUs, for tasks that use no accelerator."""
+    """Index of the device on its node; ``null``: the CPUs, for tasks without a device."""
     kind: str
-    """Such as ``gpu:a100``."""
+    """Type of the device, such as ``gpu:a100``."""
     link: int | None
-    """The link's number in the chain; ``null``: not known."""
+    """Number of the link; ``null``: unknown."""
     pieces: list[TaskPieceDocument]
     """Oldest first."""
 
 
 class TaskTrouble(Described):
-    """A task that failed."""
+    """A failed task and its reason."""
 
     task: str
-    """Its id."""
+    """Task ID."""
     why: str
-    """As the agent says."""
+    """Reason reported by the agent."""
 
 
 class TasksDocument(Described):
-    """How the tasks of one chain stand, as the agent in its links last wrote."""
+    """Task state of one chain, as last written by the agent in its links."""
 
     chain: str
-    """The chain's id."""
+    """Chain ID."""
     name: str
-    """The chain's name."""
+    """Chain name."""
     problem: str
-    """Why nothing is known; empty: something is."""
+    """Why the task state is unknown; empty: known."""
     written: str | None
-    """When the agent wrote it."""
+    """Time at which the agent wrote the state."""
     stale: bool
-    """Whether a link runs and nothing has been written for minutes."""
+    """Whether a link is running but the state is more than 3 minutes old."""
     over: bool
-    """Whether all tasks are."""
+    """Whether all tasks have finished."""
     counts: TaskCounts | None
-    """``null``: not known."""
+    """Number of tasks by state; ``null``: unknown."""
     lanes: list[TaskLaneDocument]
-    """Of the links that run, else of the last one; by node and number."""
+    """Devices of the running links, or of the last link; sorted by node and index."""
     hidden_lanes: int
-    """Accelerators that are left out, the last by node and number."""
+    """Number of devices left out, the last by node and index."""
     hidden: int
-    """Attempts on the others that are left out, the oldest ones."""
+    """Number of attempts left out on the shown devices, the oldest ones."""
     failed: list[TaskTrouble]
-    """The first of the tasks that failed."""
+    """The first 20 failed tasks."""
 
 
 def tasks_document(record: ChainRecord, seen: Seen, now: Seconds) -> TasksDocument:
-    """How its tasks stand."""
+    """Return the task state of a chain at ``now``."""
     if not isinstance(seen, TaskStatus):
         return _unknown(record, seen)
     lives = _lives(record, seen)
@@ -168,7 +168,7 @@ def _counts(tasks: Iterable[Task]) -> TaskCounts:
 
 
 def _lives(record: ChainRecord, seen: TaskStatus) -> list[tuple[int | None, Life]]:
-    """The agent's lives in links that run, with the links' numbers; where there are none, the last one."""
+    """Agent runs in running links, with the link numbers; without any: the last agent run."""
     links = {int(link.job_id): link for link in record.links if link.job_id}
     lives = [(links.get(life.job or 0), life) for life in sorted(seen.links, key=lambda life: life.began or 0)]
     running = [(link.index, life) for link, life in lives if link is not None and link.running]
@@ -177,7 +177,7 @@ def _lives(record: ChainRecord, seen: TaskStatus) -> list[tuple[int | None, Life
 
 @dataclass(slots=True)
 class _Place:
-    """An accelerator, or a node's CPUs, since somebody could use it."""
+    """A device, or the CPUs of a node, since it is available."""
 
     kind: str
     link: int | None
@@ -185,7 +185,7 @@ class _Place:
 
 
 def _lanes(shown: dict[tuple[str, int | None], _Place], seen: TaskStatus) -> tuple[list[TaskLaneDocument], int]:
-    """With the number of attempts that are left out."""
+    """Return the lanes, and the number of attempts left out."""
     attempts = {
         (node, device): [
             each for each in seen.lanes.get(_key(node, device), ()) if each.end is None or each.end > place.since

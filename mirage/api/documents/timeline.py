@@ -1,4 +1,4 @@
-"""What has become of a chain, to be drawn over time: its links, what lies between them, what was predicted."""
+"""Timeline of a chain: links, handovers and forecasts."""
 
 from __future__ import annotations
 
@@ -43,143 +43,142 @@ class LinkBar(Described):
     """One link as a bar; it waits from ``submit`` to ``start`` and runs from ``start`` to ``end``."""
 
     index: int
-    """Its number in the chain, from 1."""
+    """Number of the link in its chain, from 1."""
     job_id: int | None
-    """Slurm's number; ``null``: not submitted yet."""
+    """Slurm's job ID; ``null``: not submitted yet."""
     state: str
     """planned, submitted, pending, running, ended or lost."""
     job_state: str
-    """As Slurm calls it."""
+    """Slurm's job state."""
     nodes: str
-    """Running: Slurm's list of its nodes; empty: none is known."""
+    """Node list of a running link, in Slurm's notation; empty: unknown."""
     limit: int | None
-    """Its own time limit, seconds, as Slurm reported it last; ``null``: not known."""
+    """Time limit in seconds, as last reported by Slurm; ``null``: unknown."""
     warned: bool
-    """Whether Slurm had warned it of that limit when it ended."""
+    """Whether Slurm had signalled the time limit before it ended."""
     in_vain: bool
-    """Whether it started after the end of the chain and has seen that: its script did not run."""
+    """Whether it started after the end of the chain, so that its script did not run."""
     looks: bool
     """Whether its script waits for the end of the link before it."""
     waited: bool
-    """Whether it had nodes, and waited for the end of the link before it until its own: its script did not run."""
+    """Whether it had nodes, but waited for the link before it until its own end; its script did not run."""
     suspended: int
-    """Seconds for which Slurm had suspended it, and no other link of the chain ran."""
+    """Seconds in which Slurm had suspended it and no other link of the chain ran."""
     kept: str
-    """Waiting: what keeps it in the queue: owner or administrator (who holds it), pinned (to its predecessor's
-    nodes), held or
-    low-rank (by Mirage), dependent (on the end of the links before it), begin (it is not to begin before an
-    time); empty: nothing."""
+    """What keeps a pending link in the queue: owner or administrator (a hold by that user), pinned (to its
+    predecessor's nodes), held or low-rank (by Mirage), dependent (on the end of the links before it), begin (a
+    begin time). Empty: nothing but the queue."""
     kept_until: str | None
-    """When that is to end; ``null``: not known."""
+    """Expected end of that; ``null``: unknown."""
     planned: str | None
-    """When it was decided."""
+    """Time of the decision to submit it."""
     submit: str | None
-    """When it was submitted."""
+    """Submission time."""
     start: str | None
-    """When it started."""
+    """Start time."""
     end: str | None
-    """Running: when its limit ends it, or its time to make way is over; ``null`` while it is suspended."""
+    """End time; of a running link: end of its time limit or handover grace. ``null`` while suspended."""
     exit_code: int | None
-    """Once it has ended, 128 and the signal where one ended it; ``null``: it has not, or how is not known."""
+    """Exit code, or 128 plus the signal that ended it; ``null``: not ended, or unknown."""
     wait: int | None
     """Seconds from submission to start."""
     planned_start: str | None
-    """Pending: Slurm's own plan."""
+    """Start of a pending link as planned by Slurm."""
     retired: str | None
-    """When it was told to make way."""
+    """Time at which Mirage signalled it to exit for its successor."""
     reason: str
-    """The sentence that decided its submission."""
+    """Reason of its submission."""
 
 
 class HandoverBar(Described):
-    """What lies between two links: an interruption, or an overlap, never both."""
+    """The handover between two links: an interruption or an overlap, never both."""
 
     predecessor: int
-    """Index of the link that ended."""
+    """Number of the link that ended."""
     successor: int
-    """Index of the link that took over."""
+    """Number of the next link."""
     predecessor_end: str | None
-    """When it ended."""
+    """End of the predecessor."""
     successor_start: str | None
-    """When it started."""
+    """Start of the successor."""
     interruption: int
     """Seconds without a running link."""
     overlap: int
     """Seconds with two running links."""
     saved: EstimateDocument | None
-    """Seconds without a running link that submitting the successor early spared; ``null``: not known."""
+    """Interruption saved by the early submission of the successor, in seconds; ``null``: unknown."""
 
 
 class ForecastPoint(Described):
-    """What one predictor said at one time about the link that was next, and what it decided or would have.
+    """One forecast for the next link, and the decision based on it.
 
-    It predicts when that link would start if it were submitted then; ``started`` is when it really did, whenever
-    it was submitted.
+    The forecast is for a submission at that time. ``started`` is the actual start of the link, whenever it was
+    submitted.
     """
 
     time: str | None
-    """When it was said."""
+    """Time of the forecast."""
     link: int
-    """Its number in the chain, from 1."""
+    """Number of the link in its chain, from 1."""
     predictor: str
-    """Who said it."""
+    """Name of the predictor."""
     shadow: bool
-    """Whether it only watched."""
+    """Whether it was a shadow predictor, whose decision had no effect."""
     decision: str
-    """submit or hold."""
+    """submit, or hold (do not submit yet)."""
     reason: str
-    """The sentence of the decision."""
+    """Reason of the decision."""
     p10: str | None
-    """Start predicted: one in ten comes no later."""
+    """P10 of the start."""
     p50: str | None
-    """The median; of a forecast of one time, that."""
+    """Median start, or the only predicted time."""
     p90: str | None
-    """Nine in ten come no later."""
+    """P90 of the start."""
     submit_score: float | None
-    """Predictors that score actions: how good it is to submit now."""
+    """Score of submitting now, from predictors that score actions; otherwise ``null``."""
     hold_score: float | None
-    """How good it is to wait."""
+    """Score of waiting."""
     started: str | None
-    """When that link really started; ``null``: not yet."""
+    """Actual start of that link; ``null``: not yet started."""
 
 
 class Timeline(Described):
-    """A chain over time. Links and handovers are all there; what the journal says comes by pages."""
+    """Timeline of a chain. Links and handovers are complete; journal data comes in pages."""
 
     id: str
-    """Of the chain."""
+    """Chain ID."""
     name: str
-    """As its owner calls it."""
+    """Name given by the owner."""
     owner: str
-    """Whose chain it is."""
+    """User who owns the chain."""
     status: str
     """active, paused, done or stopped."""
     sentence: str
-    """What the last cycle did about it."""
+    """Result of the last cycle for this chain, in words."""
     now: str | None
-    """Of the last cycle; of the last answer, where the cluster does not answer now."""
+    """Time of the last cycle, or of the cluster's last answer if it does not answer now."""
     stale_since: str | None
-    """When the cluster last answered, where it does not answer now."""
+    """Time of the last answer of the cluster; ``null``: it answers now."""
     first: str | None
-    """When its first link was planned."""
+    """Time of the decision to submit its first link."""
     last: str | None
-    """When its last link ended or will by its limit."""
+    """End of its last link, or end of its time limit."""
     links: list[LinkBar]
     """Oldest first."""
     handovers: list[HandoverBar]
     """Oldest first."""
     forecasts: list[ForecastPoint]
-    """Of the page's span, newest first; thinned by times where there are more than the page takes."""
+    """Forecasts in the period of the page, newest first; thinned evenly if there are more than fit."""
     entries: list[EntryDocument]
-    """Commands, events, actions, outcomes and troubles, newest first."""
+    """Journal entries of commands, events, actions, outcomes and problems, newest first."""
     next: str | None
-    """``cursor`` of the next older page; ``null``: this is the last."""
+    """``cursor`` of the next older page; ``null`` on the last page."""
 
 
 def timeline(
     record: ChainRecord, status: Status, entries: Sequence[JournalLine], said: Sequence[JournalLine], most: int
 ) -> Timeline:
-    """The chain with a page of its journal: ``entries``, at most ``most``, and what was ``said`` meanwhile."""
+    """Return the timeline with a page of the journal: ``entries``, at most ``most``, and forecasts ``said``."""
     started = {link.index: link.start for link in record.links}
     instants = [at for link in record.links for at in (link.planned, link.start, link.end) if at != ABSENT]
     return Timeline(
@@ -266,6 +265,6 @@ def _point(entry: Entry, started: Mapping[int, Seconds]) -> ForecastPoint:
 
 
 def foreseen_by(prediction: Prediction | None) -> tuple[str | None, str | None, str | None]:
-    """The start at P10, P50 and P90; ``None`` where it is not predicted."""
+    """Return P10, P50 and P90 of the start; ``None`` where there is no forecast."""
     p10, p50, p90 = quantiles(forecast_of(prediction))
     return instant(p10), instant(p50), instant(p90)

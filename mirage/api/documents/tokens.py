@@ -1,4 +1,4 @@
-"""Tokens, as people see them: never the token itself but once."""
+"""API tokens; the secret text is shown once, at creation."""
 
 from __future__ import annotations
 
@@ -18,62 +18,62 @@ _YEAR = 366 * 86_400
 
 
 class TokenWish(SentDocument):
-    """What a new token is to be."""
+    """Properties of a new token."""
 
     label: Annotated[str, Field(max_length=80), SHOWN] = ""
-    """What it is for."""
+    """Purpose of the token."""
     scope: Scope = Scope.READ
-    """What it is to allow, at most."""
+    """Upper bound of its scope."""
     lifetime: Annotated[int, Field(ge=0, le=10 * _YEAR)] = 90 * 86_400
-    """Seconds; 0: indefinitely."""
+    """Lifetime in seconds; 0: no expiry."""
     owner: Annotated[str, Field(max_length=128), SHOWN] = ""
-    """Administrators: in whose name; else one's own."""
+    """Owner, for administrators; empty: the caller."""
 
 
 class TokenDocument(Described):
-    """A token."""
+    """A token without its secret text."""
 
     id: str
-    """Names it, without being it."""
+    """Token ID, which is not secret."""
     owner: str
-    """In whose name it speaks."""
+    """User that the token authenticates."""
     label: str
-    """What it is for."""
+    """Purpose of the token."""
     scope: str
-    """read, operate or admin; never more than the owner may."""
+    """read, operate or admin; bounded by the scope of the owner."""
     created: str | None
-    """When."""
+    """Creation time."""
     expires: str | None
-    """``null``: never."""
+    """Expiry; ``null``: never."""
     used: str | None
-    """When last, to within five minutes."""
+    """Time of last use, accurate to 5 minutes."""
 
 
 class NewToken(TokenDocument):
-    """A token, this once with what is to be kept secret."""
+    """A new token with its secret text."""
 
     token: str
-    """The token itself: it is never told again."""
+    """Secret text of the token, shown only once."""
 
 
 class TokenList(Described):
     """Tokens, oldest first."""
 
     tokens: list[TokenDocument]
-    """One's own, or those that were asked for."""
+    """Tokens of the caller, or the requested ones."""
 
 
 class LoginLink(Described):
-    """A link that logs a browser in, once."""
+    """A login link, valid once."""
 
     url: str
-    """To be opened in the browser."""
+    """URL to open in a browser."""
     seconds: int
-    """So long it can be used."""
+    """Lifetime of the link in seconds."""
 
 
 def token_document(token: StoredToken) -> TokenDocument:
-    """What is told of a token."""
+    """Return a token's document, without its secret."""
     return TokenDocument(
         id=token.token_id,
         owner=token.owner,

@@ -1,4 +1,4 @@
-"""What of the loop's state one user may see: their own chains; administrators all."""
+"""The part of the loop's state that a user may see: own chains, for administrators all."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Visible:
-    """The chains of one status that are one user's, or those of all."""
+    """The chains of one user, or of all, in one status."""
 
     def __init__(self, status: Status, name: str, *, every: bool) -> None:
         self._status, self._every = status, every
@@ -23,7 +23,7 @@ class Visible:
 
     @property
     def sentence(self) -> str:
-        """What the last cycle did, about no other chain."""
+        """Result of the last cycle for these chains."""
         if self._every:
             return self._status.sentence
         told = (self._status.explained.get(record.chain.chain_id, "") for record in self.records)
@@ -31,10 +31,10 @@ class Visible:
 
     @property
     def by_status(self) -> dict[str, int]:
-        """How many there are of each status that one of them has."""
+        """Number of chains by status."""
         return dict(Counter(str(record.status) for record in self.records))
 
     @property
     def by_state(self) -> dict[str, int]:
-        """How many there are of each state of a service that one of them has."""
+        """Number of chains by state."""
         return dict(Counter(str(state_of(record)) for record in self.records))
