@@ -1,1 +1,1 @@
-"""The daemon's local interface: HTTP on a Unix socket, whose callers the kernel names."""
+"""The daemon's REST API and web UI, on a Unix socket and optionally on the network."""

@@ -1,4 +1,4 @@
-"""The application: small pieces put together, nothing of the daemon but the port."""
+"""The API application, which uses the daemon only through ``ApiService``."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 def create_app(service: ApiService, audit: AuditWriter | None = None) -> FastAPI:
-    """The API to one daemon. ``audit`` writes to ``service.audit``; its maker closes it."""
+    """Return the API of one daemon. ``audit`` writes to ``service.audit``; the caller closes it."""
     app = DescribedApp("Mirage", __version__)
     app.state.service = service
     install_problems(app)
@@ -79,7 +79,7 @@ def create_app(service: ApiService, audit: AuditWriter | None = None) -> FastAPI
 def _install_conventions(
     app: FastAPI, service: ApiService, ready: ReadyAnswers, audit: AuditWriter | None
 ) -> None:
-    """What holds at all addresses, the innermost layer first."""
+    """Install the middleware, the innermost layer first."""
     app.add_middleware(ReadyLayer, answers=ready)
     if service.audit is not None:
         app.add_middleware(Auditing, writer=audit or AuditWriter(service.audit), now=service.now)

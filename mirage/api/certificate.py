@@ -1,4 +1,4 @@
-"""How long the certificate of the network address is valid."""
+"""Validity of the certificate of the network address."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _SOON: Seconds = 14 * 86_400
 
 @dataclass(frozen=True, slots=True)
 class Validity:
-    """That of a certificate with all above it in its file, on this machine's clock."""
+    """Validity of a certificate with its chain, in epoch seconds."""
 
     start: Seconds
     end: Seconds
 
     def problem(self, now: Seconds) -> str:
-        """Why clients reject it, or will within two weeks; empty: neither."""
+        """Return why clients reject it, or will within 14 days; empty if neither."""
         if self.end <= now:
             return f"it expired at {spell_instant(self.end)}"
         if self.start > now:
@@ -37,12 +37,12 @@ class Validity:
         return f"it expires at {spell_instant(self.end)}" if self.end - now < _SOON else ""
 
     def covers(self, now: Seconds) -> bool:
-        """Whether it is valid."""
+        """Return whether it is valid at ``now``."""
         return self.start <= now < self.end
 
 
 def read_validity(file: str) -> Validity:
-    """That of the certificates of a PEM file. Raises ``ConfigError`` where it cannot be told."""
+    """Read the validity of the certificates in a PEM file. Raises ``ConfigError``."""
     try:
         found = x509.load_pem_x509_certificates(read_regular(Path(file)))
         starts = [int(each.not_valid_before_utc.timestamp()) for each in found]
@@ -53,7 +53,7 @@ def read_validity(file: str) -> Validity:
 
 
 def log_validity(file: str) -> None:
-    """Warn in the log where clients reject the certificate, or will soon. Raises nothing."""
+    """Log a warning if clients reject the certificate, or soon will. Raises nothing."""
     try:
         problem = read_validity(file).problem(int(time.time()))
     except ConfigError as error:

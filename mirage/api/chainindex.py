@@ -1,4 +1,4 @@
-"""Finds chains without reading those of other users: the cost of a look-up must not show which chains exist."""
+"""Index of chains: the time of a look-up must not show which chains of other users exist."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ class _Built:
 
 
 class ChainIndex:
-    """Chains by ID and by owner, built once for each state of the daemon. Any thread.
+    """Chains by ID and by owner, built once per state of the daemon. Any thread may use it.
 
-    A look-up takes as long for an ID that no chain has; one among a user's chains depends on that user's number.
+    A look-up takes the same time for an unknown ID. One among a user's chains depends on the number of these.
     """
 
     def __init__(self) -> None:
         self._built = _Built((), {}, {})
 
     def find(self, records: Sequence[ChainRecord], chain_id: ChainId) -> ChainRecord | None:
-        """The chain with this ID; the first, should there be two."""
+        """Return the chain with this ID, or ``None``; the first if there are two."""
         return self._of(records).by_id.get(chain_id)
 
     def owned(self, records: Sequence[ChainRecord], owner: str) -> Sequence[ChainRecord]:
-        """The chains of this user, in their order."""
+        """Return the chains of this user, in order."""
         return self._of(records).by_owner.get(owner, ())
 
     def _of(self, records: Sequence[ChainRecord]) -> _Built:

@@ -1,7 +1,7 @@
-"""From the loop's thread to whoever listens: journal lines and cycles, through bounded buffers.
+"""Event feed: passes journal entries and cycles from the loop's thread to listeners, in bounded buffers.
 
-The loop never waits: a listener that does not keep up is told nothing more, and asks again from the last line that
-it has.
+The loop never waits. A listener that is too slow is disconnected, and reconnects from the last entry that it
+received.
 """
 
 from __future__ import annotations
@@ -28,38 +28,38 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 MOST_WAITING = 2_000
-"""Items that a listener may be behind."""
+"""Waiting items per listener."""
 MOST_OF_ONE = 8
-"""Streams of one user."""
+"""Streams per user."""
 MOST_OF_ALL = 64
-"""Streams of all users; once all are open, a user with fewer streams takes the place of the user with the most."""
+"""Streams of all users. Beyond, a user with fewer streams displaces one of the user with the most."""
 
 
 class TooManyListeners(MirageError):
-    """Every listener costs memory and a connection; the text says whose there are too many of."""
+    """Too many listeners, of one user or of all; each takes memory and a connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interest:
-    """What one who listens may hear and wants to."""
+    """What a listener may receive, and requests."""
 
     name: str
     every: bool = False
-    """Of all chains and of the service itself, for administrators; else of one's own."""
+    """Whether to include all chains and the daemon, for administrators; otherwise only own chains."""
     chain: ChainId | None = None
-    """Of this one only."""
+    """Only this chain; ``None``: all."""
     kinds: frozenset[EntryKind] = frozenset()
-    """Of these only; empty: of all."""
+    """Only these kinds of entries; empty: all."""
 
     def covers(self, entry: Entry, owner: str) -> bool:
-        """Whether an entry about a chain of ``owner`` is to be told."""
+        """Return whether an entry about a chain of ``owner`` is included."""
         allowed = self.every or (entry.chain is not None and owner == self.name)
         wanted = self.chain in (None, entry.chain) and (not self.kinds or entry.kind in self.kinds)
         return allowed and wanted
 
 
 class Listener:
-    """One end of the feed, for the event loop that it was made in."""
+    """A listener, in the event loop that created it."""
 
     def __init__(self, interest: Interest) -> None:
         self.interest = interest
@@ -70,7 +70,7 @@ class Listener:
         self._loop = asyncio.get_running_loop()
 
     async def next(self, seconds: float) -> list[JournalLine | Status] | None:
-        """What has come in, after waiting so long for the first; ``None``: it is over, nothing more comes."""
+        """Wait up to ``seconds`` for items and return them; ``None`` once the feed has ended."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._awake.wait(), seconds)
         self._awake.clear()
@@ -79,45 +79,47 @@ class Listener:
         return None if self._over and not items else items
 
     def offer(self, item: JournalLine | Status) -> None:
-        """Any thread: pass it on; it is over for one that is too far behind."""
+        """Add an item, or end a listener that is too slow. Any thread."""
         if self._over:
             return
         if len(self._waiting) >= MOST_WAITING:
-            _LOG.info("%s listens too slowly: the stream ends, to be asked for again", self.interest.name)
+            _LOG.info("event=slow_listener_disconnected user=%s", self.interest.name)
             self.end()
             return
         self._waiting.append(item)
         self._wake()
 
     def end(self) -> None:
-        """Any thread: no more after what waits now."""
+        """End after the items that wait now. Any thread."""
         self._over = True
         self._wake()
 
     def _wake(self) -> None:
         if not self._signalled:
             self._signalled = True
-            with contextlib.suppress(RuntimeError):  # its event loop is closed: nobody listens any more
+            with contextlib.suppress(RuntimeError):  # its event loop is closed
                 self._loop.call_soon_threadsafe(self._awake.set)
 
 
 class Feed:
-    """All listeners. The loop's thread tells, the server's thread listens."""
+    """All listeners. The loop's thread adds items, the server's thread reads them."""
 
     def __init__(self, owner_of: Callable[[ChainId], str]) -> None:
-        """``owner_of``: empty for a chain that is not known; any thread may call it."""
+        """``owner_of``: returns an empty text for an unknown chain; callable from any thread."""
         self._owner_of = owner_of
         self._listeners: set[Listener] = set()
         self._lock = threading.Lock()
         self._failed = False
 
     def listen(self, interest: Interest) -> Listener:
-        """A new listener, within an event loop. Raises ``TooManyListeners``."""
+        """Return a new listener of the current event loop. Raises ``TooManyListeners``."""
         name = interest.name
         with self._lock:
             count = Counter(listener.interest.name for listener in self._listeners)
             if count[name] >= MOST_OF_ONE:
-                raise TooManyListeners(f"{name} listens {count[name]} times already; close a stream first")
+                raise TooManyListeners(
+                    f"{name} has {count[name]} event streams open, the maximum; close one first"
+                )
             if len(self._listeners) >= MOST_OF_ALL:
                 self._make_room(count, name)
             listener = Listener(interest)
@@ -127,24 +129,24 @@ class Feed:
     def _make_room(self, count: Counter[str], name: str) -> None:
         heaviest = find_displaced(count, name)
         if heaviest is None:
-            raise TooManyListeners(f"{len(self._listeners)} streams are open, which is all that there may be")
+            raise TooManyListeners(f"{len(self._listeners)} event streams are open, the maximum; retry later")
         displaced = next(listener for listener in self._listeners if listener.interest.name == heaviest)
         self._listeners.discard(displaced)
         displaced.end()
 
     def leave(self, listener: Listener) -> None:
-        """It listens no more."""
+        """Remove a listener."""
         with self._lock:
             self._listeners.discard(listener)
 
     def stored(self, line: JournalLine) -> None:
-        """A line of the journal is on disk."""
+        """Pass on a stored journal entry."""
         chain = line.entry.chain
         owner = self._owner_of(chain) if chain is not None and self._listeners else ""
         self._tell(line, lambda listener: listener.interest.covers(line.entry, owner))
 
     def cycled(self, status: Status) -> None:
-        """A cycle has ended."""
+        """Pass on the status after a cycle."""
         self._tell(status, lambda listener: True)
 
     def close(self) -> None:
@@ -153,7 +155,7 @@ class Feed:
             listener.end()
 
     def _tell(self, item: JournalLine | Status, concerns: Callable[[Listener], bool]) -> None:
-        """Whatever goes wrong with a listener must not reach the loop; it is said once."""
+        """Errors of a listener must not reach the loop; the first one is logged."""
         for listener in self._present():
             try:
                 if concerns(listener):
@@ -161,7 +163,9 @@ class Feed:
             except Exception:
                 if not self._failed:
                     self._failed = True
-                    _LOG.exception("a stream failed; a fault of this program, report it")
+                    _LOG.exception(
+                        "internal error (bug in Mirage): an event stream failed; report it with the traceback"
+                    )
 
     def _present(self) -> tuple[Listener, ...]:
         with self._lock:

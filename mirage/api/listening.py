@@ -1,4 +1,4 @@
-"""The network address, and why one that others can reach is rejected without protection."""
+"""The network address; one that other machines reach requires TLS or a TLS proxy."""
 
 from __future__ import annotations
 
@@ -24,27 +24,29 @@ _OTHERS_DOING = frozenset((errno.EADDRINUSE, errno.EADDRNOTAVAIL))
 
 
 class AddressTaken(ConfigError):
-    """The address is not this daemon's now: another process listens there, or it is not this machine's yet."""
+    """The address is not available now: another process listens there, or this machine does not have it yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """Where browsers and programs find the API."""
+    """Network address of the API."""
 
     host: str
     port: int
-    """0: any that is free."""
+    """Port; 0: any free one."""
     certificate: str = ""
     key: str = ""
     proxies: tuple[str, ...] = ()
-    """Whose word on the caller's address counts."""
+    """Proxies whose header with the client address is trusted."""
 
     @classmethod
     def of(cls, address: str, certificate: str = "", key: str = "", proxies: tuple[str, ...] = ()) -> Listening:
-        """Raises ``ConfigError`` for what is no address, and for one that others reach without protection."""
+        """Parse an address. Raises ``ConfigError`` for an invalid one, or one open to others without TLS."""
         found = _ADDRESS.fullmatch(address)
         if found is None or int(found[3]) > 65_535:
-            raise ConfigError("api.listen", f"{address!r} is no address such as 127.0.0.1:8421 or [::1]:8421")
+            raise ConfigError(
+                "api.listen", f"{address!r}: expected an address such as 127.0.0.1:8421 or [::1]:8421"
+            )
         listening = cls("127.0.0.1" if found[2] == "localhost" else found[1] or found[2], int(found[3]))
         listening = cls(listening.host, listening.port, certificate, key, proxies)
         listening._check()
@@ -52,12 +54,12 @@ class Listening:
 
     @property
     def url(self) -> str:
-        """Without a path."""
+        """URL without a path."""
         host = host_in_url(self.host)
         return f"{'https' if self.certificate else 'http'}://{host}:{self.port}"
 
     def bind(self) -> socket.socket:
-        """A listening socket. Raises ``ConfigError``: ``AddressTaken`` where it may be had later."""
+        """Return a listening socket. Raises ``ConfigError``: ``AddressTaken`` if it may be available later."""
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
         listening = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -71,7 +73,7 @@ class Listening:
         return listening
 
     def check(self) -> None:
-        """Raise ``ConfigError`` where no server can listen there. Another that does, such as a daemon, may."""
+        """Raise ``ConfigError`` if no server can listen there; a server that already does is no error."""
         try:
             self.bind().close()
         except AddressTaken as error:
@@ -85,7 +87,7 @@ class Listening:
                 raise unusable_certificate(error) from error
 
     def options(self) -> dict[str, Any]:
-        """What uvicorn has to know."""
+        """Return the options for uvicorn."""
         tls = {"ssl_certfile": self.certificate, "ssl_keyfile": self.key or None} if self.certificate else {}
         return {
             **tls,
@@ -100,24 +102,24 @@ class Listening:
             if file and not Path(file).is_file():
                 raise ConfigError(key, f"there is no file {file}")
         if self.key and not self.certificate:
-            raise ConfigError("api.certificate_key", "a key without a certificate; give api.certificate too")
+            raise ConfigError("api.certificate_key", "set without api.certificate; set both")
         if self._is_plain_and_open() and not self.proxies:
             raise ConfigError(
                 "api.listen",
-                f"others can reach {self.host}, and tokens would cross the network in the clear: "
-                "give api.certificate, or name the TLS proxy in front of it in api.trusted_proxies",
+                f"other machines can reach {self.host}, and tokens would cross the network unencrypted: "
+                "set api.certificate, or list the TLS proxy in api.trusted_proxies",
             )
 
     def _is_plain_and_open(self) -> bool:
         try:
             return not self.certificate and not ipaddress.ip_address(self.host).is_loopback
         except ValueError:
-            raise ConfigError("api.listen", f"{self.host!r} is no IP address") from None
+            raise ConfigError("api.listen", f"{self.host!r} is not an IP address") from None
 
 
 def unusable_certificate(error: Exception) -> ConfigError:
-    """What is said of a certificate that no connection can be made with."""
-    return ConfigError("api.certificate", f"it cannot be used with its key: {error}")
+    """Return the error for a certificate that cannot be used with its key."""
+    return ConfigError("api.certificate", f"cannot be used with its key: {error}")
 
 
 def _networks(proxies: tuple[str, ...]) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
@@ -128,7 +130,7 @@ def _networks(proxies: tuple[str, ...]) -> list[ipaddress.IPv4Network | ipaddres
 
 
 def _guarded(proxies: tuple[str, ...]) -> type[PeerProtocol]:
-    """HTTP for the proxies and this machine alone: from others a token would come in the clear."""
+    """HTTP for the proxies and this machine only: tokens from others would be unencrypted."""
     allowed = _networks(proxies)
 
     class ProxyProtocol(PeerProtocol):

@@ -1,4 +1,4 @@
-"""The API's description as a file: ``python -m mirage.api.openapi FILE``."""
+"""Writes the API description: ``python -m mirage.api.openapi FILE``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mirage.domain.snapshot import Snapshot
 
 
 def description() -> str:
-    """OpenAPI, as JSON with a fixed order: a change of the API is a change of few lines."""
+    """Return the OpenAPI description as JSON in a fixed order, so that diffs stay small."""
     nobody = ApiService(
         status=lambda: Status(0, "", Snapshot.unseen(0)),
         ask=lambda command: Future(),

@@ -1,5 +1,6 @@
-"""The server: in a thread of the daemon, on a Unix socket that all users on the machine may open, and if wanted
-at a network address too. One application behind both.
+"""The server: a thread of the daemon that listens on a Unix socket open to all users of the machine.
+
+The same application also listens at a network address, if configured.
 """
 
 from __future__ import annotations
@@ -42,15 +43,15 @@ _LOG = logging.getLogger(__name__)
 _LONGEST_PATH = 107
 _STOP = 5.0
 _SWITCH = 0.0005
-"""Seconds after which threads that want to run take turns. By Python's own 5 ms a request waits so long for the
-loop at each step, and the loop for a request after each look at a file."""
+"""Switch interval of Python threads, in seconds. With Python's default of 5 ms, requests and the loop would wait
+for each other for that time at each step."""
 
 
 class ApiServer:
     """Serves ``service`` on the socket ``path``, and on a network address, between ``start`` and ``stop``.
 
-    Any user may take the port of a network address while no daemon listens there. The socket answers all the same,
-    and ``reach_out`` tries again.
+    Another process may take the port while no daemon listens there. The socket still works then, and ``reach_out``
+    retries the network address.
     """
 
     def __init__(self, service: ApiService, path: Path, listening: Listening | None = None) -> None:
@@ -65,13 +66,13 @@ class ApiServer:
         self._app: FastAPI | None = None
         self._network: socket.socket | None = None
         self._missed = ""
-        """Why there is no network address now, as the log has it."""
+        """Why there is no network address now, as logged."""
         self._running: _Running | None = None
 
     def start(self) -> None:
-        """Listen, in a thread of its own; callers are answered when it returns.
+        """Listen, in a separate thread; the server is ready on return.
 
-        Raises ``ConfigError`` where an address can never be had, or a server listens on the socket already.
+        Raises ``ConfigError`` if an address is unusable, or if a server already listens on the socket.
         """
         self._ending.clear()
         if self.service.audit is not None:
@@ -90,9 +91,9 @@ class ApiServer:
         self._thread.start()
 
     def reach_out(self) -> bool:
-        """Listen at the network address, where that could not be had before; whether that came about now.
+        """Retry a network address that was not available; return whether it is now.
 
-        To be called while it runs. Raises as ``start`` does.
+        Call it while the server runs. Raises as ``start`` does.
         """
         running = self._running
         if running is None or self._network is not None or not self._add_network():
@@ -101,11 +102,11 @@ class ApiServer:
         return True
 
     def stop(self) -> None:
-        """Answer what is being asked, for a second, then close and remove the socket. May be called twice.
+        """Finish requests for one second, then close and remove the socket. May be called twice.
 
-        Audit lines that wait are on disk, or in the log, when it returns.
+        On return, waiting audit entries are in the database or in the log.
 
-        Requests that wait for something to happen are answered at once: nothing has happened.
+        Requests that wait for an event get a response immediately.
         """
         self._ending.set()
         for server in self._servers:
@@ -120,23 +121,23 @@ class ApiServer:
 
     @property
     def running(self) -> bool:
-        """Whether it answers."""
+        """Whether the server thread runs."""
         return self._thread is not None and self._thread.is_alive()
 
     @property
     def url(self) -> str:
-        """Where browsers find it on the network; empty: nowhere."""
+        """URL on the network; empty without a network address."""
         if self._listening is None or self._missed:
             return ""
         bound = self._listening.port if self._network is None else self._network.getsockname()[1]
         return replace(self._listening, port=bound).url
 
     def login_link(self, name: str, scope: Scope) -> str:
-        """A link that logs a browser in, once, as this user. Raises ``ConfigError`` without a network address."""
+        """Return a single-use login link for this user. Raises ``ConfigError`` without a network address."""
         return login_link(self.service.gate, self.service.url(), Caller(name, scope))
 
     def _add_network(self) -> bool:
-        """Whether it listens at the network address now; the reason why not is logged once."""
+        """Return whether it listens at the network address; logs the reason once if not."""
         if self._listening is None or self._app is None:
             return False
         try:
@@ -144,7 +145,7 @@ class ApiServer:
         except AddressTaken as error:
             if self._missed != (missed := str(error)):
                 text = "event=network_address_missing reason=%r"
-                _LOG.error(text, f"{missed}; the socket answers, and the daemon retries this address")
+                _LOG.error(text, f"{missed}; the socket works, and the daemon retries this address")
             self._missed = missed
             return False
         self._add(listening, self._app, self._listening.options())
@@ -152,7 +153,7 @@ class ApiServer:
         return True
 
     def _add(self, listening: socket.socket, app: FastAPI, options: dict[str, Any]) -> None:
-        """Raises ``ConfigError`` for a certificate that cannot be used; the socket is closed then."""
+        """Raises ``ConfigError`` for an unusable certificate, and then closes the socket."""
         config = uvicorn.Config(
             app,
             ws="none",
@@ -182,15 +183,15 @@ class ApiServer:
         self._network, self._running = None, None
 
     def _serve(self) -> None:
-        """The thread: whatever happens here must not reach the loop."""
+        """Run the thread; its errors must not reach the loop."""
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 runner.run(self._serve_all())
         except Exception:
-            _LOG.exception("the API on %s has ended; the loop continues without it", self._path)
+            _LOG.exception("event=api_server_ended socket=%s text=%r", self._path, "the loop continues without it")
 
     async def _serve_all(self) -> None:
-        """All addresses, or none: the daemon sets them up again together."""
+        """Serve all addresses; end all when one ends, since the daemon restarts them together."""
         running = _Running()
         for server, listening in zip(self._servers, self._sockets, strict=True):
             running.serve(server, listening)
@@ -204,7 +205,7 @@ class ApiServer:
 
 
 class _Running:
-    """The servers of one event loop, to which another one may be added from any thread."""
+    """The servers of one event loop; another thread may add one."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -212,13 +213,13 @@ class _Running:
         self._tasks: list[asyncio.Task[None]] = []
 
     def serve(self, server: uvicorn.Server, listening: socket.socket) -> None:
-        """For the loop's thread."""
+        """Start a server; for the event loop's thread."""
         task = self._loop.create_task(serve_bounded(server, listening))
         task.add_done_callback(lambda _: self._ended.set())
         self._tasks.append(task)
 
     def add(self, server: uvicorn.Server, listening: socket.socket) -> None:
-        """For any other thread."""
+        """Start a server from any other thread."""
         with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
             self._loop.call_soon_threadsafe(self.serve, server, listening)
 
@@ -227,26 +228,26 @@ class _Running:
         await self._ended.wait()
 
     async def all_ends(self) -> None:
-        """Return when all have ended; raises what one of them has raised."""
+        """Wait until all have ended; raises the error of any of them."""
         await asyncio.gather(*self._tasks)
 
 
 def check_socket(path: Path, made: Path) -> None:
-    """Raise ``ConfigError`` where no socket can be at ``path``; a server may answer there.
+    """Raise ``ConfigError`` if no socket can be created at ``path``; a running server there is no error.
 
-    ``made``: a directory that will be there.
+    ``made``: a directory that will exist.
     """
     _check_path(path)
     directory = path.parent
     if directory != made and not (directory.is_dir() and os.access(directory, os.W_OK | os.X_OK)):
-        raise ConfigError("api.socket", f"{path} cannot be made: {directory} is no directory that can be written")
+        raise ConfigError("api.socket", f"{path} cannot be created: {directory} is not a writable directory")
 
 
 def _check_path(path: Path) -> None:
     if len(os.fsencode(path)) > _LONGEST_PATH:
         raise ConfigError("api.socket", f"{path}: a socket's path has at most {_LONGEST_PATH} bytes")
     if path.exists() and not path.is_socket():
-        raise ConfigError("api.socket", f"{path} is there already and is no socket; name another place")
+        raise ConfigError("api.socket", f"{path} exists and is not a socket; choose another path")
 
 
 def _listen(path: Path) -> socket.socket:
@@ -255,16 +256,16 @@ def _listen(path: Path) -> socket.socket:
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         listening.bind(str(path))
-        path.chmod(0o666)  # the kernel says who calls: all users may
+        path.chmod(0o666)  # open to all users: the kernel identifies the caller
         listening.listen(128)
     except OSError as error:
         listening.close()
-        raise ConfigError("api.socket", f"{path} cannot be made: {error.strerror}") from error
+        raise ConfigError("api.socket", f"{path} cannot be created: {error.strerror}") from error
     return listening
 
 
 def _clear(path: Path) -> None:
-    """Remove the socket of a server that is no more. Raises ``ConfigError`` where one answers."""
+    """Remove the socket of a dead server. Raises ``ConfigError`` if a server answers."""
     if not path.is_socket():
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:

@@ -134,7 +134,7 @@ def test_chain_whose_links_cannot_be_submitted_is_rejected(world: World) -> None
     with serving(world, check_request=check) as shown:
         status, answer = shown.call("POST", CHAINS, definition("bad", request=bad))
         is_problem(
-            status, answer, 422, "request: no link could be submitted: OptionUnknownToREST: there is no field"
+            status, answer, 422, "request: Slurm would reject the links: OptionUnknownToREST: there is no field"
         )
         assert shown.call("POST", CHAINS, definition("good"))[0] == 201
     assert [request.user for request in asked] == [ME, ME]
@@ -161,7 +161,7 @@ def test_a_chain_is_found_by_its_name_too(world: World) -> None:
         status,
         problem,
         404,
-        f"2 of your chains are called train: say which of {MINE}, {owned_id('train-p2m4', ME)}",
+        f"2 of your chains have the name train; give an ID: {MINE}, {owned_id('train-p2m4', ME)}",
     )
     assert world.call("POST", f"{CHAINS}/train-p2m4/cancel")[0] == 200
     assert world.call("GET", f"{CHAINS}/train")[1]["id"] == MINE
@@ -327,7 +327,7 @@ def test_a_socket_left_behind_is_replaced_and_a_file_is_not(world: World, tmp_pa
         server.start()
     with pytest.raises(ConfigError, match="at most 107"):
         ApiServer(world.service, tmp_path / ("x" * 120)).start()
-    with pytest.raises(ConfigError, match="cannot be made"):
+    with pytest.raises(ConfigError, match="cannot be created"):
         ApiServer(world.service, tmp_path / "no" / "folder.sock").start()
 
 

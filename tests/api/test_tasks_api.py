@@ -123,7 +123,10 @@ def test_what_the_daemons_account_may_not_read_is_said(tmp_path: Path) -> None:
 )
 def test_what_is_out_of_bounds_is_refused(tmp_path: Path, wrong: dict[str, Any]) -> None:
     write(tmp_path, NOTHING | wrong)
-    assert f"status.json is not what an agent of this version writes: {next(iter(wrong))}" in refusal(tmp_path)
+    assert (
+        f"status.json has an unknown format; it may be of another Mirage version: {next(iter(wrong))}"
+        in refusal(tmp_path)
+    )
 
 
 @pytest.mark.parametrize(
@@ -236,7 +239,7 @@ def test_an_owner_whom_the_machine_does_not_know_and_a_fault_are_said() -> None:
     assert "no user of the daemon's machine" in looked(nobody, chain(1, "no-such-user"))["c1"]["problem"]
     broken = TaskWatch(of_uid, fail)
     for _ in range(2):
-        assert "the daemon's log says why" in looked(broken, chain(1))["c1"]["problem"]
+        assert "see the daemon's log" in looked(broken, chain(1))["c1"]["problem"]
 
 
 # The API

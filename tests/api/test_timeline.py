@@ -224,4 +224,4 @@ def test_others_chains_and_absent_journals(world: World) -> None:
     assert world.call("GET", PATH)[0] == 404
     shown(world, record())
     status, found = world.call("GET", PATH)
-    assert (status, found["detail"]) == (503, "this daemon keeps no journal")
+    assert (status, found["detail"]) == (503, "this daemon has no journal")

@@ -168,7 +168,7 @@ def test_a_chain_without_a_loop_says_so(browser: Browser, tmp_path: Path) -> Non
         seen.page.get_by_role("button", name="Pause").click()
         seen.page.get_by_role("button", name="Yes").click()
         seen.page.locator("#said.failed").wait_for()
-        assert "the loop has not answered" in seen.page.locator("#said").inner_text()
+        assert "no answer from the decision loop" in seen.page.locator("#said").inner_text()
 
 
 def _tab_to(page: object, name: str) -> None:

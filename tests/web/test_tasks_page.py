@@ -107,4 +107,4 @@ def test_a_file_that_is_not_there_is_said(browser: Browser, tmp_path: Path, swee
     lost = replace(sweep, chain=replace(sweep.chain, tasks_state="/no/such/folder"))
     with seeded(SeededLoop.of(tmp_path, (lost,))) as address, visit(browser, address) as seen:
         seen.go("/allocation")
-        assert "/no/such/folder/status.json is not there" in seen.page.locator("main").inner_text()
+        assert "/no/such/folder/status.json does not exist" in seen.page.locator("main").inner_text()

@@ -1,1 +1,1 @@
-"""What all addresses have in common: problems, bodies, pages, tags of versions."""
+"""Conventions of all endpoints: errors, bodies, paging, ETags."""

@@ -1,4 +1,4 @@
-"""Bodies of requests, no larger than they have any reason to be."""
+"""Reads request bodies of bounded size."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 async def read_body(request: Request, largest: int) -> bytes:
-    """The body, counted against its caller's rate. Raises ``HTTPException`` (413) beyond ``largest`` bytes."""
+    """Return the body, counted against the caller's rate. Raises ``HTTPException`` (413) if too large."""
     parts: list[bytes] = []
     size = 0
     async for part in request.stream():

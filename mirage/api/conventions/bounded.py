@@ -1,4 +1,4 @@
-"""Bounds of fields as the description of the API shows them."""
+"""Bounds of fields in the API description."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Document = dict[str, Any]
 def add_bounds(schema: Document, bound: Bound, schemas: Document) -> None:
     """Write ``bound`` into a JSON schema and into those of ``schemas`` that it refers to.
 
-    A schema that serves fields with different bounds gets the widest. Other fields than those of the schema are
-    none: the API rejects them.
+    A schema used by fields with different bounds gets the widest. Further fields are excluded: the API rejects
+    them.
     """
     for choice in schema.get("anyOf", ()):
         add_bounds(choice, bound, schemas)
@@ -45,7 +45,7 @@ def add_bounds(schema: Document, bound: Bound, schemas: Document) -> None:
 
 
 def close(schema: Document, schemas: Document) -> None:
-    """Say of an object, and of those within it, that it has no further fields."""
+    """Exclude further fields of an object and of those within it."""
     for choice in schema.get("anyOf", ()):
         close(choice, schemas)
     if "$ref" in schema:
@@ -59,7 +59,7 @@ def close(schema: Document, schemas: Document) -> None:
 
 
 def _add_at(schema: Document, place: str, bound: Bound, schemas: Document) -> None:
-    """Into the field of that dotted name."""
+    """Add the bound to the field with this dotted name."""
     for choice in schema.get("anyOf", ()):
         _add_at(choice, place, bound, schemas)
     if "$ref" in schema:

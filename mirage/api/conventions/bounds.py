@@ -1,4 +1,4 @@
-"""How large a request may be, and how long it may take to arrive."""
+"""Bounds of size and duration of request bodies."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ if TYPE_CHECKING:
 
 _JSON = "application/json"
 LARGEST = 8 << 20
-"""Bytes of a chain's document, that is a script and an environment, with room to spare."""
+"""Bytes of a chain's document with script and environment."""
 SMALL = 64 << 10
-"""Bytes of a body that takes no turn."""
+"""Bytes of a body that is read without a turn."""
 SHORT = 16 << 10
-"""Bytes of any other body: it is read in the event loop, at 10 ms for 64 KiB."""
+"""Bytes of any other body, read in the event loop at 10 ms per 64 KiB."""
 WITHIN = 30.0
-"""Seconds from the first byte of a body to its last."""
+"""Timeout in seconds from the first byte of a body to its last."""
 GRACE = 5.0
-"""Seconds after which a body has to have come at ``SLOWEST``; a small one has to be here."""
+"""Seconds after which a body must arrive at ``SLOWEST`` or faster, and a small one must be complete."""
 SLOWEST = 128 << 10
-"""Bytes a second."""
+"""Bytes per second."""
 _MOST_OF_CHAINS = 4 * LARGEST
 _MOST_OF_ANSWERS = 8 * LONGEST_ANSWER
 
 
 class Bounds:
-    """Breaks off what is too large or too slow."""
+    """Middleware that rejects bodies that are too large or too slow."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        # Each kind has turns of its own: a chain's document may have to wait for the answer of an agent.
+        # Separate turns for each kind: a chain's document may have to wait for an agent's response.
         self._kinds = (
             (re.compile(r"/api/v1/chains/?"), LARGEST, LargeBodies(_MOST_OF_CHAINS)),
             (re.compile(r"/api/v1/agent/orders/[^/]+/answer/?"), LONGEST_ANSWER, LargeBodies(_MOST_OF_ANSWERS)),
@@ -49,11 +49,11 @@ class Bounds:
         self._others = LargeBodies(SMALL)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the body on as long as it keeps within the bounds."""
+        """Pass the body on while it is within the bounds."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
         elif not _is_json(scope):
-            error = HTTPException(415, "a document is sent as application/json")
+            error = HTTPException(415, "unsupported media type; send the document as application/json")
             await (await refused(Request(scope), error))(scope, receive, send)
         else:
             bounded = _Bounded(scope, receive, *self._kind(scope["path"]))
@@ -68,7 +68,7 @@ class Bounds:
 
 
 def _is_json(scope: Scope) -> bool:
-    """Whether what is sent to the API is what it takes, or says nothing of itself."""
+    """Whether the content type of an API request is JSON or missing."""
     if scope["method"] in ("GET", "HEAD", "OPTIONS") or not scope["path"].startswith("/api/"):
         return True
     kind = Headers(scope=scope).get("content-type", _JSON).partition(";")[0].strip().lower()
@@ -84,10 +84,10 @@ class _Bounded:
         self._began: float | None = None
         self._complete = False
         self._turn = ""
-        """Whose turn was taken."""
+        """User whose turn was taken."""
 
     async def receive(self) -> Message:
-        """The next part; once all of them are here whatever comes, however late."""
+        """Return the next part; after the last part any later message."""
         if self._complete:
             return await self._receive()
         if self._began is None:
@@ -97,13 +97,13 @@ class _Bounded:
             message = await self._part()
         if self._is_too_large:
             raise HTTPException(413, f"the body is longer than {self._largest} bytes")
-        if self._size > SMALL and not self._turn:  # its length was not said
+        if self._size > SMALL and not self._turn:  # without Content-Length
             await self._take_turn(self._largest)
         self._complete = not message.get("more_body", False)
         return message
 
     def close(self) -> None:
-        """The request is answered, so that nothing of the body is held any more."""
+        """Give the turn back once the response is sent and the body released."""
         if self._turn:
             self._turns.give_back(self._turn)
 
@@ -122,7 +122,7 @@ class _Bounded:
             await self._take_turn(int(length))
 
     async def _take_turn(self, size: int) -> None:
-        """Who asks is known by now, as routes that take large bodies find it out first."""
+        """The caller is known by now: routes with large bodies authenticate first."""
         began = asyncio.get_running_loop().time()
         user = origin_of(self._scope)
         await self._turns.take(user, size)
@@ -134,6 +134,6 @@ class _Bounded:
             async with asyncio.timeout_at((self._began or 0.0) + min(WITHIN, GRACE + self._size / SLOWEST)):
                 message = await self._receive()
         except TimeoutError:
-            raise HTTPException(408, "the body did not come in time; send it again") from None
+            raise HTTPException(408, "the body did not arrive in time; send it again") from None
         self._size += len(message.get("body", b""))
         return message

@@ -1,4 +1,4 @@
-"""Requests in progress are bounded for each caller, and end with their client where nothing is lost by it."""
+"""Bounds the concurrent requests per caller, and cancels those whose client has left."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _AT_ONCE = frozenset({"/healthz", "/version"})
-"""Answered without a place, as to a client without a token or session: they wait for nothing."""
+"""Answered without a place, as for clients without credentials: they wait for nothing."""
 _APART = ("/readyz", "/metrics")
 """Slow endpoints that need no authentication: each has separate places at each address."""
 _GONE = 499
@@ -31,13 +31,13 @@ _ENTERED = "mirage.entered"
 
 
 class ConcurrencyLayer:
-    """Within those that number and log a request, around all that may take time."""
+    """Middleware inside request numbering and logging, around all layers that may wait."""
 
     def __init__(self, app: ASGIApp, gate: Gate) -> None:
         self._app, self._gate, self._concurrency = app, gate, Concurrency()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Give the request a place, or say that its caller has too many. What a page asks has the page's place."""
+        """Give the request a place, or reject it. Internal requests of a page use the place of the page."""
         if scope["type"] != "http" or _ENTERED in scope:
             await self._app(scope, receive, send)
             return
@@ -78,7 +78,7 @@ class _Running:
         self._begun = self._complete = self._ended = False
 
     async def run(self, app: ASGIApp) -> None:
-        """Until it is answered, or its client has left."""
+        """Run until the response is sent or the client has left."""
         if self.active.presence.left:
             await self._part()
             return
@@ -101,7 +101,7 @@ class _Running:
             self._task.cancel()
 
     async def _part(self) -> None:
-        """The last word, which the log shows; a client that has left does not get it."""
+        """Send a final status for the log; a client that has left does not receive it."""
         if self._begun:
             return
         answer = answer_to(TooManyAtOnce()) if self.active.displaced else Response(status_code=_GONE)
@@ -126,7 +126,7 @@ class _Running:
 
 
 def _stranger(request: Request) -> str:
-    """Those at one address who bring a token or a session do not compete with those who bring nothing."""
+    """Separate, per address, requests with credentials from those without."""
     address, path = client_network(request.client.host) if request.client else "", request.scope["path"]
     kind = "proof" if brings_proof(request) else path if path in _APART else ""
     return f"{address} {kind}"

@@ -1,4 +1,4 @@
-"""Documents whose fields are described where they stand: the words under each are those of the API."""
+"""Documents whose field docstrings are the descriptions in the API."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Described(BaseModel):
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     def model_dump_json(self, **options: Any) -> str:
-        """Return it as JSON. A text in it that is not UTF-8 is marked: no chain's words keep others from view."""
+        """Return it as JSON. Invalid UTF-8 is replaced, so that one chain's text cannot break a list."""
         try:
             return super().model_dump_json(**options)
         except PydanticSerializationError:
@@ -30,22 +30,22 @@ class Described(BaseModel):
 
 
 class SentDocument(Described):
-    """What a caller sends: a field that it does not have is an error, and ``true`` is no number."""
+    """A document sent by a caller: unknown fields are errors, and ``true`` is not a number."""
 
     model_config = ConfigDict(extra="forbid")
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """See ``numbers_only``."""
+        """Apply ``numbers_only``."""
         schema: CoreSchema = numbers_only(handler(source))
         return schema
 
 
 class JsonAnswer(JSONResponse):
-    """An answer that can be sent whatever its texts hold."""
+    """A JSON response that tolerates invalid UTF-8."""
 
     def render(self, content: Any) -> bytes:
-        """Encode it."""
+        """Encode as JSON, with invalid UTF-8 replaced."""
         return _as_json(content)
 
 

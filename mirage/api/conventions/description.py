@@ -1,4 +1,4 @@
-"""The API as OpenAPI describes it: names that clients are generated from, and what can go wrong where."""
+"""The OpenAPI description: operation names, and the errors of each operation."""
 
 from __future__ import annotations
 
@@ -26,63 +26,63 @@ Document = dict[str, Any]
 _PROBLEM = "application/problem+json"
 _REF = "#/components/schemas/{model}"
 _SECURITY: Document = {
-    "token": {"type": "http", "scheme": "bearer", "description": "A token of Mirage, or Slurm's JWT."},
-    "slurm": {"type": "apiKey", "in": "header", "name": "X-SLURM-USER-TOKEN", "description": "Slurm's JWT."},
-    "session": {"type": "apiKey", "in": "cookie", "name": COOKIE, "description": "A browser's session."},
+    "token": {"type": "http", "scheme": "bearer", "description": "A token of Mirage, or a JWT of Slurm."},
+    "slurm": {"type": "apiKey", "in": "header", "name": "X-SLURM-USER-TOKEN", "description": "A JWT of Slurm."},
+    "session": {"type": "apiKey", "in": "cookie", "name": COOKIE, "description": "Session of a browser."},
 }
 _OPEN = ("/healthz", "/readyz", "/version", "/login", "/enter")
-"""Who asks there needs not say who they are."""
+"""Endpoints that need no credentials."""
 _WRONG = {
-    "401": "Nobody knows who asks.",
-    "403": "The caller may not do this.",
-    "404": "There is no such thing, or it is another's.",
-    "409": "It cannot be done as things stand.",
-    "413": "The body is too long.",
-    "422": "What was sent is not what this address takes; the text names the field.",
-    "429": "The caller asks too often.",
-    "503": "The store, the cluster or what else is needed is not available now.",
-    "504": "The loop has not answered in time; a command is withdrawn where the detail says so.",
+    "401": "Unauthenticated: missing or invalid credentials.",
+    "403": "Access denied.",
+    "404": "Not found, or owned by another user.",
+    "409": "Not possible in the current state.",
+    "413": "The body is too large.",
+    "422": "Invalid request; the detail names the field.",
+    "429": "Too many requests.",
+    "503": "Temporarily unavailable: the database, the cluster or another required part.",
+    "504": "Timeout of the decision loop; the detail says whether the command is withdrawn.",
 }
 
 
 _PARAMETERS = {
-    "account": "On which it would run; empty: the user's default one.",
-    "all": "All users's; for administrators.",
-    "chain_id": "Of the chain; the owner may omit the mark at its end, or give the chain's name.",
-    "command": "What to do with the chain.",
-    "job_id": "Slurm's number.",
-    "limit": "At most so many.",
-    "name": "Of the predictor.",
-    "nodes": "How many.",
-    "order_id": "As the order has it.",
-    "partition": "Empty: whichever it is.",
-    "qos": "Empty: the default one.",
-    "replay_id": "Of the run.",
-    "state": "Empty: both.",
-    "ticket": "What the link that logs in has at its end.",
-    "token_id": "Of the token; not the token itself.",
-    "wait": "Seconds to wait for an order where there is none yet.",
+    "account": "Account; empty: the user's default.",
+    "all": "Include all users, for administrators.",
+    "chain_id": "Chain ID; the owner may omit the mark at its end, or give the chain's name.",
+    "command": "Command: pause, resume or cancel.",
+    "job_id": "Job ID.",
+    "limit": "Maximum number of items.",
+    "name": "Name of the predictor.",
+    "nodes": "Number of nodes.",
+    "order_id": "ID of the request to the agent.",
+    "partition": "Partition; empty: any.",
+    "qos": "QOS; empty: the default.",
+    "replay_id": "Replay ID.",
+    "state": "Job state; empty: both.",
+    "ticket": "Secret part of the login link.",
+    "token_id": "Token ID, not the secret text.",
+    "wait": "Seconds to wait for a request to the agent.",
 }
-"""What parameters mean that say nothing themselves."""
+"""Default descriptions of parameters."""
 
 
 class Problem(Described):
-    """What went wrong (RFC 9457)."""
+    """Problem details (RFC 9457)."""
 
     type: str
-    """What kind of problem it is; about:blank: its status says all."""
+    """Problem type; about:blank: the status says it all."""
     title: str
-    """The same in a few words."""
+    """Name of the status."""
     status: int
-    """As the answer's own."""
+    """HTTP status code."""
     detail: str
-    """For the reader: what, where, what to do."""
+    """What is wrong, where, and what to do."""
 
 
 _Bodies = create_model("Bodies", __base__=Described, chain=(Chain, ...), answer=(Answer, ...))
-"""Forms of what operations read by themselves."""
+"""Schemas of bodies that operations parse themselves."""
 _IN_ALL = Data(LONGEST_ANSWER)
-"""The body is bounded; a text in it has no bound of its own, and is cut to what is kept."""
+"""Only the body as a whole is bounded; texts in it are truncated when stored."""
 _ANSWER = Record(
     {
         "job_id": Number(-LARGEST_NUMBER, LARGEST_NUMBER),
@@ -94,10 +94,10 @@ _ANSWER = Record(
 
 
 class DescribedApp(FastAPI):
-    """An application whose description is whole.
+    """An application with a complete API description.
 
-    FastAPI's own telemetry is off: the daemon's is in ``/metrics`` and its log, and environment variables are not
-    to make it send more anywhere.
+    FastAPI's telemetry is off, so that environment variables cannot make the daemon send data. Mirage has
+    ``/metrics`` and its log.
     """
 
     def __init__(self, title: str, version: str) -> None:
@@ -105,18 +105,18 @@ class DescribedApp(FastAPI):
             title=title,
             version=version,
             summary="Proactive provisioning for Slurm",
-            description="Times are RFC 3339 in UTC, durations are seconds, `null` is not known.",
+            description="Times are RFC 3339 in UTC, durations are seconds, `null` means unknown or not set.",
             license_info={"name": "MIT", "identifier": "MIT"},
             docs_url=None,
             redoc_url=None,
-            redirect_slashes=False,  # such a redirect repeats whatever host the client names
+            redirect_slashes=False,  # such a redirect would repeat any host that the client names
             default_response_class=JsonAnswer,
             telemetry={"auto_configure": False, "tracing": False, "metrics": False, "logs": False},
             generate_unique_id_function=_name,
         )
 
     def openapi(self) -> Document:
-        """The description, made once."""
+        """Return the description, built once."""
         if self.openapi_schema is None:
             self.openapi_schema = _completed(super().openapi())
         return self.openapi_schema
@@ -128,7 +128,7 @@ def _name(route: APIRoute) -> str:
 
 def _completed(found: Document) -> Document:
     schemas = found.setdefault("components", {}).setdefault("schemas", {})
-    for unwanted in ("HTTPValidationError", "ValidationError"):  # FastAPI's own form of problems is not ours
+    for unwanted in ("HTTPValidationError", "ValidationError"):  # replaced by Problem
         schemas.pop(unwanted, None)
     schemas["Problem"] = Problem.model_json_schema()
     found["components"]["securitySchemes"] = _SECURITY
@@ -161,7 +161,7 @@ def _problems(path: str, method: str, operation: Document) -> Document:
 
 
 def _add_body(found: Document, name: str, title: str) -> None:
-    """The body of an operation that reads it by itself."""
+    """Describe the body of an operation that parses it itself."""
     body = {"application/json": {"schema": {"$ref": _REF.format(model=title)}}}
     for _, _, operation in _operations(found):
         if operation.get("operationId") == name:
@@ -169,11 +169,11 @@ def _add_body(found: Document, name: str, title: str) -> None:
 
 
 def _body_schemas() -> Document:
-    """The bodies' own; what a chain's owner need not say is optional."""
+    """Return the schemas of the bodies; fields that the daemon fills in are optional."""
     schemas: Document = _Bodies.model_json_schema(ref_template=_REF)["$defs"]
     for name in ("Chain", "JobRequest"):
         schemas[name]["required"] = [each for each in schemas[name]["required"] if each not in ("owner", "user")]
-    for name in ("Answer", "FileState"):  # of agents, whose answers are whole
+    for name in ("Answer", "FileState"):  # agents send complete responses
         schemas[name]["required"] = list(schemas[name]["properties"])
     for kind in (Verdict, Presence):
         schemas[kind.__name__] |= {"type": "string", "enum": list(kind.__members__)}

@@ -1,4 +1,4 @@
-"""Around everything: a number for each request, headers that keep browsers careful, and no stack trace outside."""
+"""Outermost layer: request IDs, security headers, and no stack traces in responses."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 LONGEST_PATH = 200
-"""Characters of an address that a log line has."""
-_ENDS = "the daemon ends; ask again once it is back"
+"""Characters of a path in a log line."""
+_ENDS = "the daemon is stopping; retry after its restart"
 _AGAIN = {"Retry-After": "5"}
 REQUEST_ID = "mirage.request_id"
-"""Where a request's scope has its number, which the header ``X-Request-ID`` tells and log lines name."""
+"""Key of the request ID in a request's scope; also in the header ``X-Request-ID`` and in the log."""
 
 
 class Faults:
-    """The outermost layer."""
+    """Outermost middleware."""
 
     def __init__(self, app: ASGIApp, frame_ancestors: tuple[str, ...] = ()) -> None:
         self._app = app
@@ -51,7 +51,7 @@ class Faults:
         self._process, self._numbers = secrets.token_hex(4), count(1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer whatever happens."""
+        """Send a response in any case."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -67,21 +67,22 @@ class Faults:
 
         try:
             await self._app(scope, receive, careful)
-        except asyncio.CancelledError:  # only a server that ends cancels requests
-            _LOG.debug("request %s: the daemon ends before it is answered", number)
+        except asyncio.CancelledError:  # only a stopping server cancels requests
+            _LOG.debug("event=request_interrupted request=%s reason='daemon is stopping'", number)
             if not begun:
                 await problem(HTTPStatus.SERVICE_UNAVAILABLE, _ENDS, _AGAIN)(scope, receive, careful)
         except ClientDisconnect:
-            _LOG.debug("request %s: its client has left", number)
+            _LOG.debug("event=client_left request=%s", number)
         except Exception:
-            _LOG.exception("request %s: %s %s has failed", number, scope["method"], scope["path"][:LONGEST_PATH])
+            text = "event=request_failed request=%s method=%s path=%r"
+            _LOG.exception(text, number, scope["method"], scope["path"][:LONGEST_PATH])
             if begun:
                 raise
-            text = f"the daemon has failed to answer; its log says why under {number}"
+            text = f"internal error (bug in Mirage); the daemon's log has the traceback of request {number}"
             await problem(HTTPStatus.INTERNAL_SERVER_ERROR, text)(scope, receive, careful)
 
     def _added(self, headers: Iterable[tuple[bytes, bytes]], number: str) -> list[tuple[bytes, bytes]]:
-        """``headers``, whose names ASGI has in small letters, and of ours those that are not among them."""
+        """Add the request ID, and security headers that are missing; header names are lower case in ASGI."""
         given = list(headers)
         names = {name for name, _ in given}
         return [

@@ -1,4 +1,4 @@
-"""What is worth keeping as long as the daemon's state stays the same, and no longer."""
+"""Cache for values derived from one state of the daemon."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ V = TypeVar("V")
 
 
 class Held(Generic[V]):
-    """A bounded number of things made of one state, which is known by its identity; the oldest go first."""
+    """Bounded cache for one state, compared by identity; the oldest entries are dropped first."""
 
     def __init__(self) -> None:
         self._state: object = None
         self._held: dict[Hashable, V] = {}
 
     def get(self, state: object, key: Hashable) -> V | None:
-        """What was put under ``key`` in this very state."""
+        """Return the value stored under ``key`` for this state."""
         return self._held.get(key) if state is self._state else None
 
     def put(self, state: object, key: Hashable, value: V) -> None:
-        """Keep it; what was made of another state goes."""
+        """Store a value; values of another state are dropped."""
         if state is not self._state:
             self._state, self._held = state, {}
         while len(self._held) >= MOST:
@@ -31,5 +31,5 @@ class Held(Generic[V]):
         self._held[key] = value
 
     def drop(self, key: Hashable) -> None:
-        """Keep it no longer."""
+        """Drop the value under ``key``."""
         self._held.pop(key, None)

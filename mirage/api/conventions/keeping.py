@@ -1,4 +1,4 @@
-"""Answers are put together once for each state of the daemon, however many ask."""
+"""Builds each document once per state of the daemon."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A document, ready to be sent."""
+    """A serialised document."""
 
     body: bytes
     tag: str
     further: str | None
-    """Of a page: the next one's cursor."""
+    """Cursor of the next page."""
 
 
 class KeptBodies:
-    """Documents of the present state. For the server's event loop only."""
+    """Documents of the current state. For the server's event loop only."""
 
     def __init__(self) -> None:
         self._kept = Held[_Making]()
@@ -34,11 +34,11 @@ class KeptBodies:
     async def get(
         self, state: object, caller: str, key: Hashable, make: Callable[[], tuple[bytes, str | None]]
     ) -> Kept:
-        """Return the document under ``key``; a new one is made by ``make``, in a thread of the caller's share.
+        """Return the document under ``key``; ``make`` builds a new one, in a thread of the caller's share.
 
-        ``make`` gives the next page's cursor too, and may raise: then nothing is kept.
+        ``make`` also returns the next page's cursor. If it raises, nothing is stored.
 
-        A document holds as long as ``state`` is the same object.
+        A document is valid as long as ``state`` is the same object.
         """
         making = self._kept.get(state, key)
         if making is None:
@@ -53,7 +53,7 @@ class KeptBodies:
 
 
 class _Making:
-    """One document that is made, and all who wait for it: once all of them have left, it is not made."""
+    """A document being built; cancelled once all requests for it have left."""
 
     def __init__(self, caller: str, make: Callable[[], tuple[bytes, str | None]]) -> None:
         self._task = asyncio.ensure_future(self._run(caller, make))
@@ -62,13 +62,13 @@ class _Making:
 
     @property
     def lasts(self) -> bool:
-        """Whether others may wait for it, or have it once it is made."""
+        """Whether other requests may still use it."""
         if not self._task.done():
             return self._waiting > 0
         return not self._task.cancelled() and self._task.exception() is None
 
     async def result(self) -> Kept:
-        """Wait for it. Raises what ``make`` raises."""
+        """Wait for the document. Raises what ``make`` raises."""
         self._waiting += 1
         try:
             return await asyncio.shield(self._task)

@@ -1,7 +1,7 @@
-"""Large bodies take turns: one of each user at a time, and of all of them only so many bytes.
+"""Large bodies take turns: one per user at a time, and a bounded number of bytes in all.
 
-Every connection may bring a body at once. What holds them all would hold gigabytes, and as much again while they
-are parsed.
+All connections may send a body at the same time. Together these would take gigabytes, and as much again for
+parsing.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 from starlette.exceptions import HTTPException
 
 MOST_WAITING = 8
-"""Bodies of one user that wait for their turn; the next one is sent away."""
+"""Waiting bodies per user; a further one is rejected."""
 PATIENCE = 10.0
-"""Seconds that one waits."""
+"""Timeout of a waiting body, in seconds."""
 _RETRY = 5
 
 
 @dataclass(eq=False, slots=True)
 class _Place:
-    """One body that waits, or has its turn."""
+    """A body that waits or has its turn."""
 
     user: str
     size: int
@@ -28,16 +28,16 @@ class _Place:
 
 
 class LargeBodies:
-    """Whose turn it is. For the server's event loop only."""
+    """Turns of large bodies. For the server's event loop only."""
 
     def __init__(self, most: int) -> None:
-        """``most``: bytes of all bodies that have their turn."""
+        """``most``: bytes of all bodies with a turn."""
         self._most = most
         self._line: list[_Place] = []
         self._held: dict[str, int] = {}
 
     async def take(self, user: str, size: int) -> None:
-        """Wait for the turn of a body of ``size`` bytes at most. Raises ``HTTPException`` (429)."""
+        """Wait for the turn of a body of up to ``size`` bytes. Raises ``HTTPException`` (429)."""
         if sum(other.user == user for other in self._line) >= MOST_WAITING:
             raise self._too_many(user)
         place = _Place(user, size)
@@ -53,7 +53,7 @@ class LargeBodies:
             raise
 
     def give_back(self, user: str) -> None:
-        """The turn of this user's body is over."""
+        """End the turn of this user's body."""
         del self._held[user]
         self._advance()
 
@@ -65,7 +65,7 @@ class LargeBodies:
             self.give_back(place.user)
 
     def _advance(self) -> None:
-        """Let in who is next; a body that finds no room is passed by none that needs room, or it never had any."""
+        """Give turns in order. A body without room is not overtaken, otherwise it might never get room."""
         for place in tuple(self._line):
             if place.user in self._held:
                 continue
@@ -78,5 +78,5 @@ class LargeBodies:
 
     def _too_many(self, user: str) -> HTTPException:
         whose = f"of {user}" if user in self._held else "of other users"
-        text = f"large bodies take turns, and those {whose} are not done; send it again in {_RETRY} s"
+        text = f"too many large bodies {whose} in progress; send it again in {_RETRY} s"
         return HTTPException(429, text, {"Retry-After": str(_RETRY)})

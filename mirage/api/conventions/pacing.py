@@ -1,4 +1,4 @@
-"""Answers that count against no rate wait until they are due: rejections, health, metrics, static files."""
+"""Paces responses that count against no rate: rejections, health, metrics, static files."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 ANSWERS_A_SECOND, ANSWERS_AT_ONCE = 100, 300
-"""To one user, or one address until the user is known; not for root on the socket."""
+"""Rate per second and burst for a user, or an address before authentication; not for root on the socket."""
 _WITHIN = 2.0
-"""Seconds that such an answer waits at most: checks of health get theirs, whoever else asks from their address."""
+"""Longest wait of such a response, in seconds, so that health checks get theirs in time."""
 _PACED = "mirage.paced"
 
 
 class PacingLayer:
-    """Around those that reject. What a page asks is no request of a client."""
+    """Middleware around the layers that reject requests. Internal requests of a page do not count."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app, self._pace = app, AnswerPace(ANSWERS_A_SECOND, ANSWERS_AT_ONCE, _WITHIN)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on, and send the answer when it is due."""
+        """Serve the request, and send the response when it is due."""
         peer = scope.get(PEER)
         if scope["type"] != "http" or _PACED in scope or (isinstance(peer, Peer) and peer.is_root):
             await self._app(scope, receive, send)

@@ -1,4 +1,4 @@
-"""Long lists come in pages: ``?limit=`` and ``?cursor=``, and where the next one begins."""
+"""Paging of long lists with ``?limit=`` and ``?cursor=``."""
 
 from __future__ import annotations
 
@@ -15,36 +15,34 @@ if TYPE_CHECKING:
 
 MOST = 1_000
 
-Limit = Annotated[int, Query(ge=1, le=MOST, description="At most so many.")]
-Cursor = Annotated[
-    str | None, Query(max_length=400, description="Where to continue: what `next` of the page before says.")
-]
+Limit = Annotated[int, Query(ge=1, le=MOST, description="Maximum number of items per page.")]
+Cursor = Annotated[str | None, Query(max_length=400, description="Start of the page: `next` of the page before.")]
 
 
 def spell_cursor(place: str | int) -> str:
-    """A place as a client hands it back; it is none of the client's business what it says."""
+    """Encode a position as an opaque cursor."""
     return base64.urlsafe_b64encode(str(place).encode()).decode().rstrip("=")
 
 
 def read_cursor(cursor: str) -> str:
-    """The place. Raises ``BadDocument`` for what is no cursor."""
+    """Decode a cursor. Raises ``BadDocument`` for an invalid one."""
     try:
         padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
         return base64.b64decode(padded, altchars=b"-_", validate=True).decode()
     except (ValueError, binascii.Error):
-        raise BadDocument("query.cursor: no cursor of this list; begin without one") from None
+        raise BadDocument("query.cursor: invalid cursor; request the first page without a cursor") from None
 
 
 def read_number(cursor: str) -> int:
-    """A place that is a number. Raises ``BadDocument``."""
+    """Decode a numeric cursor. Raises ``BadDocument``."""
     place = read_cursor(cursor)
     if not place.isascii() or not place.isdigit() or len(place) > 18:
-        raise BadDocument("query.cursor: no cursor of this list; begin without one")
+        raise BadDocument("query.cursor: invalid cursor; request the first page without a cursor")
     return int(place)
 
 
 def next_link(request: Request, cursor: str) -> str:
-    """The header ``Link`` of a page that is not the last."""
+    """Return the header ``Link`` to the next page."""
     url = request.url.include_query_params(cursor=cursor)
     target = f"{url.path}?{url.query}" if url.query else url.path
     return f'<{target}>; rel="next"'

@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 
 
 class BadDocument(MirageError):
-    """What was sent is not what this address takes; the text names the field."""
+    """The request is invalid; the text names the field."""
 
 
 class NotYours(UnknownChain):
-    """An ID with another user's mark: for the caller there is no such chain; the audit states if there is one.
+    """An ID with another user's mark: not found for the caller; the audit log has whether it exists.
 
-    Whether there is one must change nothing but the words in the audit, or the time of the answer would show it.
+    Its existence must change only the text of the audit entry, or the response time would show it.
     """
 
     def __init__(self, words: str, chain: ChainId, found: str) -> None:
@@ -50,7 +50,7 @@ class NotYours(UnknownChain):
 
 
 class Busy(MirageError):
-    """The loop has not answered in time; the text says whether the command may still be executed."""
+    """Timeout of the decision loop; the text says whether the command may still be executed."""
 
 
 _STATUS: tuple[tuple[type[MirageError], HTTPStatus], ...] = (
@@ -71,20 +71,20 @@ _STATUS: tuple[tuple[type[MirageError], HTTPStatus], ...] = (
 
 
 def install_problems(app: FastAPI) -> None:
-    """Answer every error with a problem document."""
+    """Respond to every error with a problem document."""
     app.add_exception_handler(MirageError, _mirage)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
 
 
 def problem(status: HTTPStatus, detail: str, headers: Mapping[str, str] | None = None) -> JsonAnswer:
-    """One problem: ``detail`` is for the reader, ``title`` is the status in words."""
+    """Return a problem document; its ``title`` is the standard phrase of the status."""
     document = {"type": "about:blank", "title": status.phrase, "status": status.value, "detail": detail}
     return JsonAnswer(document, status.value, headers, media_type="application/problem+json")
 
 
 def answer_to(error: MirageError | HTTPException) -> JsonAnswer:
-    """The problem that an error is to its caller."""
+    """Return the problem document of an error."""
     if isinstance(error, HTTPException):
         return problem(HTTPStatus(error.status_code), str(error.detail), error.headers)
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), HTTPStatus.CONFLICT)
@@ -92,7 +92,7 @@ def answer_to(error: MirageError | HTTPException) -> JsonAnswer:
 
 
 async def refused(request: Request, error: MirageError | HTTPException) -> JsonAnswer:
-    """The problem, or that the caller asks too often: what is rejected early counts as well."""
+    """Return the problem document, or 429: requests rejected early count against the rate too."""
     if not request.scope.get(COUNTED):
         try:
             await caller_of(request)

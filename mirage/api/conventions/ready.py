@@ -1,8 +1,6 @@
-"""Answers that are ready: who asks again for what they were given in the same state of the daemon gets it without
-the way through the router, which costs more than all else.
+"""Cache of whole responses per state of the daemon: repeated requests skip the router, the most expensive part.
 
-The layer lies within all others, so that nothing is left out that they do for a request; who asks is found out,
-and their requests are counted, as everywhere.
+The layer is the innermost one, so that authentication, rates and all other layers still apply.
 """
 
 from __future__ import annotations
@@ -27,19 +25,19 @@ if TYPE_CHECKING:
 
 
 class ReadyAnswers:
-    """Whole answers to GET, by address, query and caller. For the server's event loop only."""
+    """Responses to GET by path, query and caller. For the server's event loop only."""
 
     def __init__(self, state: Callable[[], object]) -> None:
-        """``state``: the present one; answers hold as long as it is the same object."""
+        """``state``: returns the current state; responses are valid as long as it is the same object."""
         self._present = state
         self._answers: Held[Response] = Held()
         self.paths: set[str] = set()
-        """Where an answer has ever been kept."""
+        """Paths with cached responses."""
 
     def keep(self, request: Request, caller: Caller, state: object, answer: Response) -> Response:
-        """``answer``, which is what ``caller`` gets for this address and query as long as ``state`` lasts.
+        """Store and return ``answer`` for this path, query and caller as long as ``state`` is current.
 
-        It must depend on nothing else that was sent but ``If-None-Match``.
+        Of the request it may depend only on these and ``If-None-Match``.
         """
         if answer.status_code == 200:
             self._answers.put(state, _key(request.scope, caller), answer)
@@ -47,19 +45,19 @@ class ReadyAnswers:
         return answer
 
     def find(self, request: Request, caller: Caller) -> Response | None:
-        """What was kept in the present state, or that it is what the client has."""
+        """Return the stored response of the current state, or 304 if the client has it."""
         answer = self._answers.get(self._present(), _key(request.scope, caller))
         return answer and (not_modified(request, answer) or answer)
 
 
 class ReadyLayer:
-    """Gives answers that are ready; all else continues to the router."""
+    """Middleware that sends cached responses, and passes other requests to the router."""
 
     def __init__(self, app: ASGIApp, answers: ReadyAnswers) -> None:
         self._app, self._answers = app, answers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Find out who asks, and whether there is an answer for them."""
+        """Authenticate, and send the cached response if there is one."""
         answer: ASGIApp = self._app
         if scope["type"] == "http" and scope["method"] == "GET" and scope["path"] in self._answers.paths:
             request = Request(scope)

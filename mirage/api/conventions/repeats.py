@@ -1,7 +1,7 @@
-"""``Idempotency-Key``: a request that is sent again, because its answer was lost, is not executed again.
+"""``Idempotency-Key``: a request repeated after a lost response is not executed again.
 
-The same caller, key and request get the same answer for a day. Answers that hold a secret, and those that say
-"not now", are not kept.
+The same caller, key and request get the same response for one day. Responses with a secret, and temporary errors,
+are not stored.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ _PASSING = frozenset({401, 403, 408, 429, 499})
 
 
 class AnswerStorage(Protocol):
-    """Where answers are kept; both raise ``StoreUnavailable``."""
+    """Storage of responses; both methods raise ``StoreUnavailable``."""
 
     def find(self, caller: str, key: str, since: int) -> StoredAnswer | None:
-        """What this caller was answered."""
+        """Return the stored response to this caller and key."""
 
     def keep(self, answer: StoredAnswer, since: int) -> None:
-        """Keep one."""
+        """Store a response; drops those before ``since``."""
 
 
 class Repeats:
-    """Answers a request with a key that was seen before as it was answered then."""
+    """Middleware that repeats the stored response for a known key."""
 
     def __init__(self, app: ASGIApp, storage: AnswerStorage) -> None:
         self._app, self._storage = app, storage
         self._busy: set[tuple[str, str]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Only requests that change something and bring a key are looked at."""
+        """Handle POST requests with a key; pass on all others."""
         if scope["type"] != "http" or scope["method"] != "POST" or not (key := Headers(scope=scope).get(_HEADER)):
             await self._app(scope, receive, send)
             return
@@ -69,7 +69,7 @@ class Repeats:
             return problem(HTTPStatus.BAD_REQUEST, f"Idempotency-Key: up to {_LONGEST_KEY} ASCII characters")
         caller = (await caller_of(request)).name
         if (caller, key) in self._busy:
-            return problem(HTTPStatus.CONFLICT, "Idempotency-Key: the first request is still being answered")
+            return problem(HTTPStatus.CONFLICT, "Idempotency-Key: the first request is still in progress")
         self._busy.add((caller, key))
         try:
             return await self._once(request, caller, key)
@@ -84,7 +84,7 @@ class Repeats:
         since = int(time.time()) - _DAY
         known = await query(caller, self._storage.find, caller, key, since)
         if known is not None and known.digest != digest:
-            text = "Idempotency-Key: it was used for another request; a new request takes a new key"
+            text = "Idempotency-Key: already used for another request; use a new key"
             return problem(HTTPStatus.UNPROCESSABLE_ENTITY, text)
         if known is not None:
             return Response(
@@ -102,11 +102,13 @@ class Repeats:
         try:
             self._storage.keep(answer, since)
         except StoreUnavailable as error:
-            _LOG.warning("an answer is not kept, and its request would be executed again: %s", error)
+            _LOG.warning(
+                "event=response_not_stored reason=%r text=%r", str(error), "a repeated request runs again"
+            )
 
 
 class _Heard:
-    """The application's other end: gives it the body, and hears the whole answer."""
+    """Client side of one request: supplies the body and collects the response."""
 
     def __init__(self, body: bytes) -> None:
         self._asked: bytes | None = body
@@ -116,21 +118,21 @@ class _Heard:
 
     @property
     def lasts(self) -> bool:
-        """Whether the same request would be answered so tomorrow, and that may be written down."""
+        """Whether the response is final, and may be stored."""
         passing = self.status >= 500 or self.status in _PASSING
         return (
             not passing and "no-store" not in self.headers.get("cache-control", "") and len(self.body) < _LARGEST
         )
 
     async def receive(self) -> Message:
-        """The body, once."""
+        """Return the body, once."""
         body, self._asked = self._asked, None
         if body is None:
             return {"type": "http.disconnect"}
         return {"type": "http.request", "body": body, "more_body": False}
 
     async def send(self, message: Message) -> None:
-        """Keep what is answered."""
+        """Collect the response."""
         if message["type"] == "http.response.start":
             self.status, self.headers = message["status"], Headers(raw=message["headers"])
         else:

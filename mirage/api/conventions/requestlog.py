@@ -1,4 +1,4 @@
-"""A line of log for each request, by the number that its answer carries."""
+"""Request log, by request ID."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _LOOKS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class RequestLog:
-    """Within ``Faults``, which gives the number. What changes nothing and went well is for debugging only."""
+    """Middleware inside ``Faults``, which assigns the ID. Successful reads are logged at level debug."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on, and say what came of it."""
+        """Serve the request, and log its result."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -54,12 +54,12 @@ def _log(scope: Scope, status: int, seconds: float) -> None:
         "ms": round(1_000 * seconds, 1),
     }
     extra: dict[str, object] = {"fields": fields, "alike": _alike(scope, status)}
-    # The query is left out: it may hold what is nobody's business.
+    # The query is left out: it may contain secrets.
     _LOG.log(level, "%s %s", scope["method"], scope["path"][:LONGEST_PATH], extra=extra)
 
 
 def _alike(scope: Scope, status: int) -> str:
-    """What is logged sparingly together: names in a path are the caller's to invent."""
+    """Key of the log's rate limit; without names in the path, which the caller can choose."""
     if status >= 400:
         return f"rejected {origin_of(scope)} {status >= 500}"
     return f"{scope['method']} {getattr(scope.get('route'), 'path', '')} of {origin_of(scope)}"

@@ -1,4 +1,4 @@
-"""What a daemon that does not lead answers to those who want something changed."""
+"""Rejects changes on a daemon that is not the leader."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 _CHANGED_HERE = "/api/v1/"
-"""Logging in, next to it, changes nothing that daemons share."""
+"""Prefix of changes; logging in, elsewhere, changes nothing that daemons share."""
 _AGAIN = {"Retry-After": "30"}
 
 
 class StandingBy:
-    """Lets only those through who look; all else is rejected, named who leads, before it is read."""
+    """Middleware of a standby: passes reads; rejects changes before their body is read."""
 
     def __init__(self, app: ASGIApp, impediment: Callable[[], str]) -> None:
         self._app, self._impediment = app, impediment
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """503 for a change while there is an impediment."""
+        """Respond to changes with 503 and the reason while there is an impediment."""
         changes = scope["type"] == "http" and scope["method"] not in _READING
         if changes and scope["path"].startswith(_CHANGED_HERE) and (found := self._impediment()):
             answer = problem(HTTPStatus.SERVICE_UNAVAILABLE, f"this daemon does not act now: {found}", _AGAIN)

@@ -1,4 +1,4 @@
-"""Versions of documents: who has the present one is told so, and sent nothing."""
+"""ETags: a client that has the current document gets 304 without a body."""
 
 from __future__ import annotations
 
@@ -12,19 +12,21 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
-UNCHANGED: dict[int | str, dict[str, Any]] = {304: {"description": "As the tag in If-None-Match says."}}
-"""For the description of addresses that tag their documents."""
+UNCHANGED: dict[int | str, dict[str, Any]] = {
+    304: {"description": "Not modified: the client has this version (If-None-Match)."}
+}
+"""Description of 304 for endpoints with ETags."""
 
 
 def tagged(request: Request, body: bytes, tag: str = "", headers: Mapping[str, str] | None = None) -> Response:
-    """A JSON document with its tag, or 304 where the client has it. ``tag``: where it is known already."""
+    """Return a JSON response with ETag, or 304 if the client has it. ``tag``: if already known."""
     sent = {**(headers or {}), "ETag": tag or tag_of(body)}
     whole = Response(body, media_type="application/json", headers=sent)
     return not_modified(request, whole) or whole
 
 
 def not_modified(request: Request, answer: Response) -> Response | None:
-    """304 in place of ``answer``, which has a tag, where the client has that already."""
+    """Return 304 if the client has ``answer``, which has an ETag; otherwise ``None``."""
     said = request.headers.get("if-none-match", "")
     if not said or not _has(said, answer.headers["etag"]):
         return None
@@ -33,7 +35,7 @@ def not_modified(request: Request, answer: Response) -> Response | None:
 
 
 def tag_of(body: bytes) -> str:
-    """The tag of a document."""
+    """Return the ETag of a document."""
     return f'"{hashlib.sha256(body).hexdigest()[:32]}"'
 
 

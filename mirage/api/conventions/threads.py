@@ -1,7 +1,7 @@
-"""Threads of the server: so many for one caller, and those that query the database apart from all others.
+"""Threads of the server: bounded per caller, with a separate pool for database queries.
 
-A database that hangs holds each query for seconds: without bounds those of one caller would hold all threads.
-Requests that wait for their share hold none.
+A hanging database blocks each query for seconds. Without bounds, the queries of one caller could block all
+threads. Requests that wait for their share hold no thread.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MOST, MOST_OF_QUERIES = 32, 16
 MOST_OF_ONE = 4
 """Threads of one caller, of either kind."""
 _HOLDS = 1.0
-"""Seconds."""
+"""Validity of a check's result, in seconds."""
 
 
 class _Threads:
@@ -47,7 +47,9 @@ class _Threads:
         self._asking[caller] += 1
         try:
             async with turn, self._limiter:
-                with active_request().kept():  # a thread cannot be ended: who leaves keeps its place until it ends
+                with (
+                    active_request().kept()
+                ):  # a thread cannot be cancelled: the request keeps its place until it ends
                     return await to_thread.run_sync(work, limiter=CapacityLimiter(1))
         finally:
             self._asking[caller] -= 1
@@ -60,12 +62,12 @@ _QUERIES: RunVar[_Threads] = RunVar("mirage.queries")
 
 
 async def run_in_thread(caller: str, work: Callable[P, T], /, *args: P.args, **options: P.kwargs) -> T:
-    """Return what ``work`` does, in a thread of the caller's share. ``caller``: a user's name, or an address."""
+    """Run ``work`` in a thread of the caller's share. ``caller``: a user name, or an address."""
     return await _threads(_COMMON, MOST).run(caller, partial(work, *args, **options))
 
 
 async def query(caller: str, work: Callable[P, T], /, *args: P.args, **options: P.kwargs) -> T:
-    """Return what ``work`` does, which queries the database, in a thread of the caller's share."""
+    """Run ``work``, which queries the database, in a thread of the caller's share."""
     return await _threads(_QUERIES, MOST_OF_QUERIES).run(caller, partial(work, *args, **options))
 
 
@@ -78,9 +80,9 @@ def _threads(kind: RunVar[_Threads], most: int) -> _Threads:
 
 
 class SharedCheck(Generic[T]):
-    """A check that runs once at a time, however many wait for it; its result holds for a second.
+    """A check that runs once for all waiting requests; its result is valid for one second.
 
-    For addresses that anybody may ask. For the server's event loop only.
+    For endpoints without authentication. For the server's event loop only.
     """
 
     def __init__(self, check: Callable[[], T]) -> None:
@@ -89,7 +91,7 @@ class SharedCheck(Generic[T]):
         self._ended = float("-inf")
 
     async def get(self) -> T:
-        """Return the result of the check that runs, or that ended last."""
+        """Return the result of the running or the last check."""
         now = asyncio.get_running_loop().time()
         if self._result is None or (self._result.done() and now - self._ended > _HOLDS):
             self._result = asyncio.ensure_future(self._run())
@@ -103,14 +105,14 @@ class SharedCheck(Generic[T]):
 
 
 class ThreadRoute(APIRoute):
-    """A route whose endpoint, where it is no coroutine, runs in a thread of its caller's share."""
+    """A route whose endpoint, unless a coroutine, runs in a thread of the caller's share."""
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         super().__init__(path, _shared(endpoint, run_in_thread), **options)
 
 
 class QueryRoute(APIRoute):
-    """The same, for an endpoint that queries the database."""
+    """The same for an endpoint that queries the database."""
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         super().__init__(path, _shared(endpoint, query), **options)

@@ -1,1 +1,1 @@
-"""What the API takes and answers, one module a resource."""
+"""Request and response documents, one module per resource."""

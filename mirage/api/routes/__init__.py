@@ -1,1 +1,1 @@
-"""The addresses, one module a resource."""
+"""API routes, one module per resource."""

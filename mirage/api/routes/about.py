@@ -1,4 +1,4 @@
-"""``/healthz``, ``/readyz``, ``/version``: what supervisors and load balancers ask."""
+"""``/healthz``, ``/readyz``, ``/version``: for supervisors and load balancers."""
 
 from __future__ import annotations
 
@@ -19,39 +19,38 @@ if TYPE_CHECKING:
 
 
 class Health(Described):
-    """That the process answers."""
+    """Liveness of the daemon."""
 
     status: str
-    """ok."""
+    """Always ``ok``."""
     cycles: int
-    """Since it began."""
+    """Cycles completed since the daemon started."""
     leads: bool
-    """Whether it is the daemon that acts, where several share one database."""
+    """Whether this daemon is the leader, if several share one database."""
     sentence: str | None
-    """What the last cycle did about one's own chains (administrators: about all); ``null`` for those who do not
-    say who they are."""
+    """Result of the last cycle for the caller's chains (administrators: for all); ``null`` without credentials."""
 
 
 class Readiness(Described):
-    """Whether chains are kept alive as they should be."""
+    """Readiness of the daemon to keep chains running."""
 
     ready: bool
-    """All of them do."""
+    """Whether all checks pass."""
     checks: dict[str, bool]
-    """Each part of the daemon, and whether it works."""
+    """Result of each check."""
     troubles: dict[str, str] | None
-    """What is wrong; ``null`` for those who do not say who they are."""
+    """Reasons of the failed checks; ``null`` without credentials."""
 
 
 class Version(Described):
-    """Which Mirage this is."""
+    """Version of Mirage."""
 
     version: str
-    """Of the daemon."""
+    """Version of the daemon."""
 
 
 async def _somebody(request: Request) -> Caller | None:
-    """Who asks, where they say so: these addresses answer anybody."""
+    """Return the caller; ``None`` without credentials, which these endpoints do not require."""
     try:
         caller = await caller_of(request)
     except MirageError:
@@ -63,13 +62,13 @@ Somebody = Annotated[Caller | None, Depends(_somebody)]
 
 
 def about_routes(service: ApiService) -> APIRouter:
-    """The addresses about the daemon itself."""
+    """Return the routes about the daemon."""
     routes = APIRouter(tags=["about"])
     checked = SharedCheck(service.readiness)
 
     @routes.get("/healthz", operation_id="health")
     async def health(caller: Somebody) -> Health:
-        """That the process answers, and what its last cycle did."""
+        """Report that the daemon answers, and the result of its last cycle."""
         status = service.status()
         seen = Visible(status, caller.name, every=caller.is_admin) if caller else None
         sentence, leads = seen.sentence if seen else None, not service.impediment()
@@ -77,7 +76,7 @@ def about_routes(service: ApiService) -> APIRouter:
 
     @routes.get("/readyz", operation_id="readiness", responses={503: {"model": Readiness}})
     async def readiness(caller: Somebody, response: Response) -> Readiness:
-        """Whether it leads, sees the cluster and can write its store; 503 where it does not."""
+        """Report whether the daemon leads, reads the cluster and can write its database; otherwise 503."""
         found = await checked.get()
         troubles = {name: trouble for name, trouble in found.items() if trouble}
         response.status_code = 503 if troubles else 200
@@ -86,7 +85,7 @@ def about_routes(service: ApiService) -> APIRouter:
 
     @routes.get("/version", operation_id="version")
     async def version() -> Version:
-        """Which Mirage this is."""
+        """Return the version of Mirage."""
         return Version(version=__version__)
 
     return routes

@@ -1,4 +1,4 @@
-"""A job that its owner has submitted, and that is to be link 1 of a new chain: what Slurm says of it."""
+"""Adoption: a job that its owner has submitted becomes link 1 of a new chain."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ AdoptedId = Annotated[
 
 
 def check_adopts(job_id: int | None, service: ApiService) -> None:
-    """Raise ``BadDocument`` where this daemon adopts no jobs."""
+    """Raise ``BadDocument`` if this daemon adopts no jobs."""
     if job_id and service.releases_links:
         raise BadDocument(
-            "adopt: this daemon releases links that are submitted in advance, held, and submits none "
-            "(acting.mode release); a job that runs cannot be followed"
+            "adopt: this daemon only releases held links that users submit in advance (acting.mode release); "
+            "it cannot adopt a job"
         )
     if job_id and service.identify is None:
-        raise BadDocument("adopt: the cluster of this daemon is simulated and has no jobs of users' own")
+        raise BadDocument("adopt: the cluster of this daemon is simulated and has no other jobs")
 
 
 def adopted_job(job_id: int, chain: Chain, service: ApiService) -> AdoptedJob | None:
-    """The job that is to be link 1 of ``chain``, as Slurm shows it now. Takes seconds.
+    """Return the job that becomes link 1 of ``chain``, as Slurm reports it. Takes seconds.
 
-    A comment is the owner's to set: that it is the link's tag shows that the owner means this job, and by it the
-    link is known from now on. Raises ``BadDocument`` for a job that cannot be that link, ``ClusterUnavailable``.
+    Only the owner can set the comment. The link's tag there shows that the owner means this job, and identifies
+    the link later. Raises ``BadDocument`` for a job that cannot be that link, and ``ClusterUnavailable``.
     """
     if service.identify is None:
         return None
@@ -52,16 +52,16 @@ def adopted_job(job_id: int, chain: Chain, service: ApiService) -> AdoptedJob | 
     except UnknownJob:
         found = None
     if found is not None and is_nameless(found.user):
-        raise ClusterUnavailable(f"adopt: Slurm does not tell whose job {job_id} is; try again")
-    if found is None or found.user != chain.owner:  # one answer for both: others' jobs may be hidden
-        raise BadDocument(f"adopt: {chain.owner} has no job {job_id} that Slurm knows")
+        raise ClusterUnavailable(f"adopt: Slurm does not report the user of job {job_id}; try again")
+    if found is None or found.user != chain.owner:  # the same answer for both: jobs of others may be hidden
+        raise BadDocument(f"adopt: Slurm reports no job {job_id} of {chain.owner}")
     if problem := _problem(found, chain.tag(1)):
         raise BadDocument(f"adopt: job {job_id} {problem}")
     return AdoptedJob(job_id_of(job_id), found.submit)
 
 
 def _problem(job: Identity, tag: str) -> str:
-    """Why the job cannot be the link; empty: it can."""
+    """Return why the job cannot be the link; empty if it can."""
     if not job.alone:
         return "belongs to a job array or a heterogeneous job; a link is one job"
     if job.state is None or job.state.finished:

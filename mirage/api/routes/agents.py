@@ -1,4 +1,4 @@
-"""``/api/v1/agent``: users' agents fetch orders and answer them, each only for its own user."""
+"""``/api/v1/agent``: agents fetch requests for their user and respond to them."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _LOOK = 0.2
 
 
 def agent_routes(service: ApiService) -> APIRouter:
-    """The addresses for agents."""
+    """Return the routes for agents."""
     routes = APIRouter(prefix="/agent", tags=["agent"])
 
     @routes.get("/order", response_model=None)
     async def next_order(
         caller: Local, request: Request, wait: Annotated[float, Query(ge=0, le=LONGEST_WAIT)] = LONGEST_WAIT
     ) -> Response:
-        """The next order for the user who asks, waiting for one for ``wait`` seconds; 204: there is none."""
+        """Return the next request for the caller's agent; waits up to ``wait`` seconds for one, then 204."""
         desk = _desk(service)
         order = await _fetch(desk, caller.name, request, wait, service.ending)
         if order is None:
@@ -44,10 +44,10 @@ def agent_routes(service: ApiService) -> APIRouter:
 
     @routes.post("/orders/{order_id}/answer")
     async def answer_order(caller: Local, request: Request, order_id: Word) -> dict[str, bool]:
-        """How an order went; ``awaited``: whether somebody still waited for it."""
+        """Accept an agent's response; ``awaited``: whether the daemon still waited for it."""
         desk = _desk(service)
         files = desk.find_unanswered(caller.name, order_id)
-        if files is None:  # nothing of it is read: a user could send such answers without end
+        if files is None:  # the body is not read: a user could send such responses without end
             return {"awaited": False}
         body = await read_body(request, LONGEST_ANSWER)
         try:
@@ -61,17 +61,14 @@ def agent_routes(service: ApiService) -> APIRouter:
 
 def _desk(service: ApiService) -> OrderDesk:
     if service.desk is None:
-        raise NotPermitted("this daemon gives no orders to agents: its acting.mode is not agent")
+        raise NotPermitted("this daemon sends no requests to agents: its acting.mode is not agent")
     return service.desk
 
 
 async def _fetch(
     desk: OrderDesk, user: str, request: Request, wait: float, ending: Callable[[], bool]
 ) -> Order | None:
-    """Checks periodically instead of blocking: no order is taken for an agent that has left.
-
-    Nor is one taken as the server ends.
-    """
+    """Poll instead of block, so that no request is taken for an agent that has left or while the server ends."""
     desk.attach(user)
     end = asyncio.get_running_loop().time() + wait
     while not (ending() or await request.is_disconnected()):

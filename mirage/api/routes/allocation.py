@@ -1,4 +1,4 @@
-"""``/api/v1/allocation``: what the links occupy, and the tasks within them."""
+"""``/api/v1/allocation``: nodes of the links, and the tasks within them."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
     from mirage.api.port import ApiService
     from mirage.domain.chain import ChainId, ChainRecord
 
-NOWHERE = "this chain does not say where its tasks' state is: `mirage submit --tasks-state DIR`"
+NOWHERE = "this chain has no task state directory; submit it with `mirage submit --tasks-state DIR`"
 MOST_BYTES = 1 << 20
-"""Of the tasks of all chains in one answer: of three chains that have as many as are shown of one."""
-LEFT_OUT = "there is too much to show it with the tasks of other chains; ask for this chain alone"
+"""Bytes of tasks of all chains in one response: enough for three chains with the maximum number of tasks."""
+LEFT_OUT = "too many tasks to show with those of other chains; open this chain to see them"
 
 
 def allocation_routes(service: ApiService) -> APIRouter:
-    """The address about allocations."""
+    """Return the routes about allocations."""
     routes = APIRouter(tags=["allocation"])
     kept = KeptBodies()
 
     @routes.get("/allocation", operation_id="show_allocation", response_model=AllocationDocument)
     async def show_allocation(caller: Reader, request: Request) -> Response:
-        """The nodes and tasks of one's own links that run or ran recently; administrators see all users's."""
+        """List nodes and tasks of the caller's running and recent links; for administrators of all users."""
         status = service.status()
         owner = None if caller.is_admin else caller.name
         seen = Visible(status, caller.name, every=caller.is_admin)
@@ -47,7 +47,7 @@ def allocation_routes(service: ApiService) -> APIRouter:
 
     @routes.get("/chains/{chain_id}/tasks", operation_id="show_tasks", response_model=TasksDocument)
     async def show_tasks(caller: Reader, request: Request, chain_id: ChainName) -> Response:
-        """How the tasks within a chain's links stand, as the agent there last wrote."""
+        """Return the state of the tasks in a chain's links, as last written by the agent."""
         record = own_chain(chain_id, caller, service)
         if not record.chain.tasks_state:
             return _json(_without(record, NOWHERE, service))
@@ -62,7 +62,7 @@ def allocation_routes(service: ApiService) -> APIRouter:
 async def _looked(
     records: Sequence[ChainRecord], service: ApiService, caller: Caller, request: Request
 ) -> dict[ChainId, Shown | TooOften]:
-    """What is read counts against the caller's rate, as what is sent does."""
+    """Bytes read count against the caller's rate, like bytes sent."""
     found = await service.tasks.look(records, service.now())
     if read := sum(each.read for each in found.values() if isinstance(each, Shown)):
         service.gate.charge(caller, request, read)

@@ -1,4 +1,4 @@
-"""``/api/v1/audit``: who did what, newest first."""
+"""``/api/v1/audit``: the audit log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def audit_routes(service: ApiService) -> APIRouter:
-    """The address of the audit."""
+    """Return the route of the audit log."""
     routes = APIRouter(route_class=QueryRoute, tags=["audit"])
 
     @routes.get("/audit", operation_id="list_audit")
@@ -26,14 +26,14 @@ def audit_routes(service: ApiService) -> APIRouter:
         caller: Admin,
         request: Request,
         response: Response,
-        chain: Annotated[str, Query(max_length=100, description="About this chain only, by its id.")] = "",
+        chain: Annotated[str, Query(max_length=100, description="Chain ID; empty: all entries.")] = "",
         limit: Limit = 100,
         cursor: Cursor = None,
     ) -> AuditPage:
-        """Every change and who made it, and every attempt at another's chain, newest first."""
+        """List all changes with their author, and attempts to access others' chains, newest first."""
         del caller
         if service.audit is None:
-            raise StoreUnavailable("this daemon keeps no audit")
+            raise StoreUnavailable("this daemon has no audit log")
         before = None if cursor is None else read_number(cursor)
         lines = service.audit.read(ChainId(chain) if chain else None, before, limit + 1)
         further = spell_cursor(lines[limit - 1].cursor) if len(lines) > limit else None

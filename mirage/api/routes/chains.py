@@ -1,4 +1,4 @@
-"""``/api/v1/chains``: create, look at and command chains. All users sees and touches only their own."""
+"""``/api/v1/chains``: create, view and control chains. Users access only their own."""
 
 from __future__ import annotations
 
@@ -47,7 +47,11 @@ if TYPE_CHECKING:
 
 HeldLinks = Annotated[
     int,
-    Query(ge=0, le=1_000_000, description="Links submitted in advance, held, for a daemon that releases them."),
+    Query(
+        ge=0,
+        le=1_000_000,
+        description="Number of held links submitted in advance, for a daemon that only releases them.",
+    ),
 ]
 _COMMANDS: dict[str, type[PauseChain] | type[ResumeChain] | type[CancelChain]] = {
     "pause": PauseChain,
@@ -61,11 +65,11 @@ _ABOUT = {
     True: ("done.file", "--done-exit-code, --links or --total-time"),
     False: ("handover", "--handover on-start or --max-overlap"),
 }
-"""Of the done-file, and of the handover file: the field, and what does without the file."""
+"""For the done file and the handover file: the field, and the options that need no file."""
 
 
 def chain_routes(service: ApiService, ready: ReadyAnswers) -> APIRouter:
-    """The addresses about chains."""
+    """Return the routes about chains."""
     routes = APIRouter(prefix="/chains", tags=["chains"])
     _add_lists(routes, service, ready)
     _add_commands(routes, service)
@@ -85,9 +89,11 @@ def _add_lists(routes: APIRouter, service: ApiService, ready: ReadyAnswers) -> N
         limit: Limit = 100,
         cursor: Cursor = None,
     ) -> Response:
-        """One's own chains in order of creation; ``all``: all users's, for administrators."""
+        """List the caller's chains in order of creation; ``all``: those of all users, for administrators."""
         if wanted.every and not caller.is_admin:
-            raise NotPermitted(f"{caller.name} is no administrator of this daemon and sees only own chains")
+            raise NotPermitted(
+                f"{caller.name} is not an administrator of this daemon and may list only own chains"
+            )
         status = service.status()
         owner = None if wanted.every else caller.name
 
@@ -105,7 +111,7 @@ def _add_commands(routes: APIRouter, service: ApiService) -> None:
     parsing = asyncio.Lock()
 
     async def described(request: Request, caller: Caller) -> Chain:
-        """One at a time: a document takes many times its size while it is read."""
+        """One at a time: parsing a document takes many times its size in memory."""
         body = await read_body(request, LARGEST)
         async with service.gate.way.alone(caller.name), parsing:
             return await run_in_thread(caller.name, read_chain, body, caller, service.chain_defaults)
@@ -114,7 +120,7 @@ def _add_commands(routes: APIRouter, service: ApiService) -> None:
     async def create_chain(
         caller: Operator, request: Request, held_links: HeldLinks = 0, adopt: AdoptedId = None
     ) -> AnswerDocument:
-        """A new chain; answered once it is stored. ``adopt``: its link 1 is a job that is there already."""
+        """Create a chain; responds once it is stored. ``adopt``: an existing job becomes its link 1."""
         check_adopts(adopt, service)
         _check_held_links(held_links, released=service.releases_links)
         if not caller.is_root:  # root may name another owner
@@ -129,15 +135,15 @@ def _add_commands(routes: APIRouter, service: ApiService) -> None:
             await run_in_thread(caller.name, _check_files, chain, service)
             job = await run_in_thread(caller.name, adopted_job, adopt, chain, service) if adopt else None
         answer = await petitioner.ask(AddChain(chain, caller.name, job), chain.chain_id)
-        return _warned(answer, chain.owner, "no link is submitted until one runs", service)
+        return _warned(answer, chain.owner, "Mirage submits no link until it runs", service)
 
     @routes.post("/{chain_id}/{command}")
     async def command_chain(
         caller: Operator, request: Request, chain_id: ChainName, command: Word
     ) -> AnswerDocument:
-        """``pause``, ``resume`` or ``cancel``; answered once it is executed and stored."""
+        """Pause, resume or cancel a chain; responds once the command is executed and stored."""
         if command not in _COMMANDS:
-            raise UnknownChain(f"a chain can be told to {', '.join(_COMMANDS)}, not to {command[:40]}")
+            raise UnknownChain(f"unknown command {command[:40]!r} (choose from {', '.join(_COMMANDS)})")
         record = own_chain(chain_id, caller, service)
         note(request.scope, command, record.chain.chain_id)
         answer = await petitioner.ask(
@@ -145,11 +151,11 @@ def _add_commands(routes: APIRouter, service: ApiService) -> None:
         )
         if _COMMANDS[command] is not CancelChain or not record.live:
             return answer
-        return _warned(answer, record.chain.owner, "its jobs are not cancelled until one runs", service)
+        return _warned(answer, record.chain.owner, "Mirage does not cancel its jobs until it runs", service)
 
 
 def _warned(answer: AnswerDocument, owner: str, until: str, service: ApiService) -> AnswerDocument:
-    """The answer with a warning where nobody can act for the owner now."""
+    """Add a warning if no agent of the owner is connected."""
     if service.desk is None or service.desk.attached(owner):
         return answer
     return answer.model_copy(update={"warning": f"{owner} has no `mirage agent` on this machine: {until}"})
@@ -160,17 +166,18 @@ def _add_changes(routes: APIRouter, service: ApiService) -> None:
 
     @routes.patch("/{chain_id}")
     async def update_chain(caller: Operator, request: Request, chain_id: ChainName) -> AnswerDocument:
-        """Other settings, for links to come; answered once it is stored.
+        """Change settings for future links; responds once they are stored.
 
-        The fields that are named, as in the document that creates a chain: `name`, `done`, `failures`, `steering`,
-        `lead`, `predictor`, `aim`, `request.limit`, `handover.max_overlap` and `handover.signal.lead`.
+        Fields, as in the document that creates a chain: `name`, `done`, `failures`, `steering`, `lead`,
+        `predictor`, `aim`, `request.limit`, `handover.max_overlap` and `handover.signal.lead`. Missing fields stay
+        unchanged.
         """
         before = own_chain(chain_id, caller, service).chain
         with active_request().leavable():
             body = await read_body(request, _LARGEST_CHANGES)
             after = await run_in_thread(caller.name, read_changes, body, before)
             if after.request.limit != before.request.limit and service.releases_links:
-                raise BadDocument("request.limit: the links were submitted in advance, and keep theirs")
+                raise BadDocument("request.limit: cannot be changed, because the links were submitted in advance")
             if after.predictor != before.predictor and after.predictor and service.inquiries is not None:
                 await run_in_thread(caller.name, service.inquiries.named, after.predictor, Asker(after.owner))
             note(request.scope, f"update chain of {after.owner}", after.chain_id)
@@ -180,40 +187,40 @@ def _add_changes(routes: APIRouter, service: ApiService) -> None:
 
 
 def _check_held_links(number: int, *, released: bool) -> None:
-    """Raises ``BadDocument`` where links are to be released and there are none, or the reverse."""
+    """Raise ``BadDocument`` if held links are required but missing, or the reverse."""
     if released and not number:
         raise BadDocument(
-            "held_links: this daemon releases links that are submitted in advance, held, and submits none "
-            "(acting.mode release); add --held-links N to `mirage submit`"
+            "held_links: this daemon only releases held links that users submit in advance (acting.mode release); "
+            "add --held-links N to `mirage submit`"
         )
     if number and not released:
-        raise BadDocument("held_links: this daemon submits links itself and releases none; omit --held-links")
+        raise BadDocument("held_links: this daemon submits links itself; omit --held-links")
 
 
 def _check_request(chain: Chain, service: ApiService) -> None:
-    """Raises ``BadDocument`` where its links could never be submitted: a chain would pause, and no resume help."""
+    """Raise ``BadDocument`` for a request that Slurm would always reject: the chain could never run."""
     try:
         service.check_request(replace(chain.request, user=chain.owner))
     except SubmissionRejected as rejection:
-        raise BadDocument(f"request: no link could be submitted: {rejection}") from None
+        raise BadDocument(f"request: Slurm would reject the links: {rejection}") from None
 
 
 def _check_files(chain: Chain, service: ApiService) -> None:
-    """Raises ``BadDocument`` where a file that the chain is to wait for could never be seen."""
+    """Raise ``BadDocument`` for a done or handover file that the daemon could never see."""
     files = first_files(chain)
     for file, state in zip(files, service.check_files(files), strict=True):
         if state.denied:
             key, instead = _ABOUT[file.path == chain.done.file]
             raise BadDocument(
-                f"{key}: {state.reason}, so {file.path} would never be found; "
-                f"let that account search the directory, name another directory, or use {instead}"
+                f"{key}: {state.reason}, so the daemon cannot see {file.path}; "
+                f"allow that account to search the directory, use another directory, or use {instead}"
             )
 
 
 def _add_details(routes: APIRouter, service: ApiService) -> None:
     @routes.get("/{chain_id}", response_model=ChainDocument, responses=UNCHANGED)
     async def show_chain(caller: Reader, request: Request, chain_id: ChainName) -> Response:
-        """One chain with its links."""
+        """Return one chain with its links."""
         document = chain_document(own_chain(chain_id, caller, service), service.status())
         return tagged(request, document.model_dump_json().encode())
 
@@ -221,7 +228,7 @@ def _add_details(routes: APIRouter, service: ApiService) -> None:
     async def explain_chain(
         caller: Reader, chain_id: ChainName, limit: Annotated[int, Query(ge=1, le=1000)] = 20
     ) -> Explanation:
-        """The last decisions about a chain and what led to them, newest first."""
+        """Explain the last decisions for a chain, newest first."""
         record = own_chain(chain_id, caller, service)
         entries = await query(caller.name, service.entries, record.chain.chain_id, limit)
         return Explanation(

@@ -1,4 +1,4 @@
-"""``/api/v1/cluster`` and ``/api/v1/queue``: what the last look at the cluster showed."""
+"""``/api/v1/cluster`` and ``/api/v1/queue``: cluster and queue in the last snapshot."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Text = Annotated[str, Query(max_length=64)]
 
 
 def cluster_routes(service: ApiService) -> APIRouter:
-    """The addresses about the cluster."""
+    """Return the routes about the cluster."""
     routes = APIRouter(route_class=ThreadRoute, tags=["cluster"])
 
-    @routes.get("/cluster", summary="The cluster now")
+    @routes.get("/cluster", summary="Cluster state")
     def show_cluster(caller: Reader) -> ClusterDocument:
-        """Partitions, nodes and jobs by state, and what the daemon's loop is at."""
+        """Return partitions, nodes and jobs by state, and the state of the decision loop."""
         status = service.status()
         seen = Visible(status, caller.name, every=caller.is_admin)
         loop = LoopDocument(
@@ -38,22 +38,22 @@ def cluster_routes(service: ApiService) -> APIRouter:
         agent = None if service.desk is None else service.desk.attached(caller.name)
         return cluster_document(status, service.now(), seen, loop, service.about_cluster(), agent)
 
-    @routes.get("/queue", summary="The queue now")
+    @routes.get("/queue", summary="Queue")
     def show_queue(
         caller: Reader,
         partition: Text = "",
-        user: Annotated[str, Query(max_length=64, description="me: one's own.")] = "",
+        user: Annotated[str, Query(max_length=64, description="User name; me: the caller.")] = "",
         state: Literal["", "pending", "running"] = "",
         limit: Limit = 100,
         cursor: Cursor = None,
     ) -> QueueDocument:
-        """Pending and running jobs as squeue shows them, by their numbers.
+        """List pending and running jobs, as in squeue, sorted by job ID.
 
-        Where Slurm's PrivateData hides the jobs of others from users, or is not known, only administrators see
-        these, and all users where the policy has queue_jobs = "all".
+        If Slurm's PrivateData setting hides jobs of other users, or is unknown, only administrators see those
+        jobs. All users see them if the access policy has queue_jobs = "all".
 
-        Names and accounts are told of one's own jobs, administrators' of all; of others' where the policy says so.
-        Pages are of the queue as it is when each is asked for: jobs that have left meanwhile are left out.
+        Job names and accounts are shown for own jobs, to administrators for all jobs. The access policy may show
+        more. Each page shows the queue at the time of its request. Jobs that have left since are omitted.
         """
         status, after = service.status(), read_number(cursor) if cursor else 0
         every = service.gate.policy().shows_jobs_to(caller, hidden=service.hides_jobs())

@@ -1,4 +1,4 @@
-"""``/api/v1/configuration``: what holds, and where it comes from."""
+"""``/api/v1/configuration``: values in force, and their sources."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def configuration_routes(service: ApiService) -> APIRouter:
-    """The address of the configuration."""
+    """Return the route of the configuration."""
     routes = APIRouter(route_class=ThreadRoute, tags=["configuration"])
 
-    @routes.get("/configuration", summary="The configuration that holds")
+    @routes.get("/configuration", summary="Configuration in force")
     def show_configuration(caller: Admin) -> ConfigurationDocument:
-        """Every key with its value and where that comes from. Secrets are in files, which are never shown."""
+        """List all keys with value and source. Secrets are in files, which are never shown."""
         del caller
         found = service.configuration()
         return ConfigurationDocument(

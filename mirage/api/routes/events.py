@@ -1,4 +1,4 @@
-"""``/api/v1/events``: what happens, as it happens (server-sent events)."""
+"""``/api/v1/events``: live events (server-sent events)."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ if TYPE_CHECKING:
     from mirage.store.journal import JournalLine
 
 HEARTBEAT = 15.0
-"""Seconds of silence after which a comment says that the stream is alive."""
+"""Seconds without an event after which a comment keeps the stream alive."""
 _CHECK_EVERY = 1.0
-"""Seconds for which a caller who was admitted counts as such: rights and keys are taken away, and sessions end."""
+"""Seconds between checks that the caller still has access."""
 _RETRY = 3_000
 _MOST_MISSED = 2_000
-"""Lines that one who comes back is told of; there are other addresses for a longer past."""
+"""Missed entries sent after a reconnect; older ones are available at other endpoints."""
 
 _CHARGE = BYTES_OF_ONE // 50
-"""What one of these lines counts against the rate, in bytes: fifty take about as long as a plain request."""
+"""Cost of one such entry, in bytes: 50 cost about as much time as a plain request."""
 
 _STREAM: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "Server-sent events: lines of the journal by their kind (`id` is the cursor), and `cycle`.",
+        "description": "Server-sent events: journal entries, named by kind (`id` is the cursor), and `cycle`.",
         "content": {"text/event-stream": {"schema": {"type": "string"}}},
     }
 }
 
 
 class EventStream(StreamingResponse):
-    """Ends its listener, however it ends itself."""
+    """Streaming response that always removes its listener."""
 
     media_type = "text/event-stream"
 
@@ -59,7 +59,7 @@ class EventStream(StreamingResponse):
         self._listener = listener
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send until it is over, or the client has gone."""
+        """Send until the stream ends or the client has left."""
         try:
             await super().__call__(scope, receive, send)
         finally:
@@ -67,34 +67,34 @@ class EventStream(StreamingResponse):
 
 
 def event_routes(service: ApiService) -> APIRouter:
-    """The address of the stream."""
+    """Return the route of the event stream."""
     routes = APIRouter(tags=["events"])
 
     @routes.get(
         "/events",
-        summary="What happens, as it happens",
-        status_code=200,  # the description of the API cannot guess it from this class
+        summary="Event stream",
+        status_code=200,  # FastAPI cannot derive it from this class
         response_class=EventStream,
         responses=_STREAM,
     )
     async def stream_events(
         caller: Reader,
         request: Request,
-        chain: Annotated[Name, Query(description="Of this chain only, by its id or name.")] = "",
+        chain: Annotated[Name, Query(description="Chain ID or name; empty: all chains.")] = "",
         kind: Annotated[
-            list[EntryKind] | None, Query(max_length=32, description="Of these kinds only; not given: all.")
+            list[EntryKind] | None, Query(max_length=32, description="Kinds of entries; default: all.")
         ] = None,
         last_event_id: Annotated[
-            int | None, Header(ge=0, le=2**63 - 1, description="What came after this is sent first.")
+            int | None, Header(ge=0, le=2**63 - 1, description="Later events are sent first.")
         ] = None,
     ) -> EventStream:
-        """Journal lines about one's own chains (administrators: all, and the service's own), and each cycle.
+        """Stream cycles and journal entries of the caller's chains (administrators: of all chains and the daemon).
 
-        A client that falls too far behind is cut off; it comes back with `Last-Event-ID` and misses nothing that
-        the journal still has of the last 2,000 lines.
+        A client that is too slow is disconnected. With `Last-Event-ID` it can reconnect and receive the events it
+        missed, up to the last 2,000 journal entries.
         """
         if service.feed is None or service.journal is None:
-            raise StoreUnavailable("this daemon has no stream of events")
+            raise StoreUnavailable("this daemon has no event stream")
         interest = _interest(caller, chain, kind, service)
         try:
             listener = service.feed.listen(interest)
@@ -124,9 +124,9 @@ async def _events(
     charge: Callable[[int], None],
     lasts: Callable[[], Awaitable[bool]],
 ) -> AsyncIterator[str]:
-    """What was missed, the present state, then each new event, as long as its caller may receive it.
+    """Yield missed events, the current state, then each new event while the caller has access.
 
-    The lines that were missed count against the caller's rate: a client may ask for them with each connection.
+    Missed entries count against the caller's rate: a client may request them with each connection.
     """
     interest, last = listener.interest, after or 0
     yield f"retry: {_RETRY}\n\n"

@@ -1,4 +1,4 @@
-"""Questions to the predictors, from the server's event loop."""
+"""Prediction requests from the server's event loop."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ if TYPE_CHECKING:
 
 
 def inquiries_of(service: ApiService) -> Inquiries:
-    """Raises ``StoreUnavailable`` where predictors cannot be asked."""
+    """Return the prediction service. Raises ``StoreUnavailable`` without one."""
     if service.inquiries is None:
-        raise StoreUnavailable("this daemon takes no questions to its predictors")
+        raise StoreUnavailable("this daemon takes no prediction requests")
     return service.inquiries
 
 
 async def foreseen(service: ApiService, question: Question) -> Foresight:
-    """The loop's answer. Raises ``Busy``, ``ClusterUnavailable``, and ``HTTPException`` (503: too many ask)."""
+    """Return the result. Raises ``Busy``, ``ClusterUnavailable`` and ``HTTPException`` (503: overload)."""
     try:
         promise = inquiries_of(service).ask(question)
-        # Others may wait for the same answer: it is not for us to cancel.
+        # Not cancelled: others may wait for the same result.
         return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(promise)), service.patience)
-    except TooManyQuestions as error:  # at once, or where others take its place
+    except TooManyQuestions as error:  # immediately, or displaced by others
         raise HTTPException(503, str(error), {"Retry-After": "10"}) from None
     except TimeoutError:
-        raise Busy(f"the loop has not answered for {service.patience:g} s; ask again later") from None
+        raise Busy(f"no answer from the decision loop for {service.patience:g} s; retry later") from None
 
 
 def check_fits(request: JobRequest, snapshot: Snapshot) -> None:
-    """Raises ``BadDocument`` for partitions of which one is not there, or none has so many nodes."""
+    """Raise ``BadDocument`` for unknown partitions, or more nodes than any of them has."""
     sizes = {partition.name: partition.total for partition in snapshot.partitions}
     if not sizes:
         return

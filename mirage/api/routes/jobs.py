@@ -1,4 +1,4 @@
-"""``/api/v1/jobs``: pending jobs and when they may start, flat, for portals."""
+"""``/api/v1/jobs``: pending jobs with predicted starts, as flat documents for portals."""
 
 from __future__ import annotations
 
@@ -34,29 +34,30 @@ if TYPE_CHECKING:
     from mirage.domain.snapshot import Snapshot
 
 _SHAPES = 8
-"""Different jobs that predictors are asked about for one page."""
+"""Different job shapes predicted per page."""
 
 
 def job_routes(service: ApiService) -> APIRouter:
-    """The addresses of pending jobs."""
+    """Return the routes of pending jobs."""
     routes = APIRouter(prefix="/jobs", tags=["predictions"])
 
-    @routes.get("", summary="Pending jobs and when they may start")
+    @routes.get("", summary="Pending jobs with predicted starts")
     async def list_pending_jobs(
         caller: Reader,
-        user: Annotated[str, Query(max_length=64, description="me, or for administrators anybody.")] = "me",
+        user: Annotated[str, Query(max_length=64, description="me; for administrators: any user.")] = "me",
         limit: Limit = 100,
         cursor: Cursor = None,
     ) -> PendingJobs:
-        """The caller's pending jobs with Slurm's plan, and with the active predictor's prediction for such a job.
+        """List the caller's pending jobs with Slurm's planned start and the active predictor's forecast for such a
+        job.
 
-        Predictors read the queue: there is no prediction for a job that waits for more than its turn (held,
-        dependent, at a limit of its account or QOS). A page asks about at most 8 different shapes of jobs. Jobs of
-        further shapes have Slurm's plan only.
+        Predictors model the queue only. So a job that is held, dependent, or at a limit of its account or QOS has
+        no prediction. A page has predictions for at most 8 different job shapes; other jobs have Slurm's plan
+        only.
         """
         name = caller.name if user == "me" else user
         if not caller.may_touch(name):
-            raise NotPermitted(f"{caller.name} may ask about own jobs; /queue shows those of others")
+            raise NotPermitted(f"{caller.name} may list only own jobs; /queue shows those of others")
         snapshot = service.status().snapshot
         after = read_number(cursor) if cursor else 0
         rows = _rows_of(name, snapshot, after)
@@ -70,9 +71,9 @@ def job_routes(service: ApiService) -> APIRouter:
             next=spell_cursor(documents[-1].job_id) if len(rows) > limit else None,
         )
 
-    @routes.get("/{job_id}/prediction", summary="When one pending job may start")
+    @routes.get("/{job_id}/prediction", summary="Predicted start of one pending job")
     async def predict_job(caller: Reader, job_id: Annotated[int, Path(ge=1, le=2**32 - 1)]) -> JobPrediction:
-        """Slurm's plan for a pending job, and what all predictors predict for another of its shape."""
+        """Return Slurm's plan for a pending job, and the predictions of all predictors for a similar job."""
         snapshot = service.status().snapshot
         row = _row_of(job_id, caller, snapshot)
         (document,) = _documents([row], snapshot)
@@ -82,13 +83,13 @@ def job_routes(service: ApiService) -> APIRouter:
 
 
 def _documents(rows: list[int], snapshot: Snapshot) -> list[JobDocument]:
-    """Of jobs that are the caller's own, or that an administrator asks about: their names are theirs to see."""
+    """For own jobs, or an administrator's request: names are shown."""
     labels = labels_of(snapshot.pending, rows, snapshot, lambda owner: True)
     return list(job_documents(snapshot.pending, rows, snapshot, labels, running=False))
 
 
 def _rows_of(name: str, snapshot: Snapshot, after: int) -> list[int]:
-    """Of the user's pending jobs after this number, by their numbers."""
+    """Return the rows of a user's pending jobs after a job ID, sorted by job ID."""
     code, jobs = code_of(name, snapshot.users), snapshot.pending
     if code is None:
         return []
@@ -98,15 +99,15 @@ def _rows_of(name: str, snapshot: Snapshot, after: int) -> list[int]:
 
 
 def _row_of(job_id: int, caller: Caller, snapshot: Snapshot) -> int:
-    """Another's job is none: nothing tells that there is one."""
+    """Jobs of others count as missing: the response must not show that they exist."""
     for row in np.flatnonzero(snapshot.pending.job_id == job_id).tolist():
         if caller.may_touch(snapshot.users[int(snapshot.pending.user[row])]):
             return int(row)
-    raise HTTPException(404, f"job {job_id} is none of your pending jobs, as of the last look at the queue")
+    raise HTTPException(404, f"you have no pending job {job_id} in the last snapshot of the queue")
 
 
 async def _foreseen(service: ApiService, rows: list[int], snapshot: Snapshot, name: str) -> list[Foresight | None]:
-    """What the predictor in charge predicts for each; ``None``: it was not asked."""
+    """Return the active predictor's result for each row; ``None``: not predicted."""
     asked: dict[JobRequest, Foresight] = {}
     found: list[Foresight | None] = []
     kept = kept_pending(rows, snapshot)
@@ -123,7 +124,7 @@ async def _foreseen(service: ApiService, rows: list[int], snapshot: Snapshot, na
 
 
 def _request(snapshot: Snapshot, row: int, user: str) -> JobRequest:
-    """As far as the queue tells: generic resources and the account are not known."""
+    """The queue has neither generic resources nor the account."""
     jobs = snapshot.pending
     partition, qos = int(jobs.partition[row]), int(jobs.qos[row])
     return JobRequest(

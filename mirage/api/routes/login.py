@@ -1,4 +1,4 @@
-"""``/login``, ``/enter``, ``/logout``: browsers come in with a token or a link, and get a cookie."""
+"""``/login``, ``/enter``, ``/logout``: browsers log in with a token or a link, and get a cookie."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _PAGE = "text/html"
 
 
 def login_routes(service: ApiService) -> APIRouter:
-    """The addresses by which browsers come and go; the form itself is a page."""
+    """Return the routes for login and logout; the form itself is a page."""
     routes = APIRouter(tags=["login"])
     gate = service.gate
 
     @routes.post("/login", status_code=303, response_class=Response, operation_id="log_in")
     async def log_in(request: Request) -> Response:
-        """A form's ``token`` (and ``next``, the page to go to) becomes a session."""
+        """Open a session with a form's ``token``; ``next``: the page to open."""
         if not gate.is_same_origin(request):
-            raise NotPermitted(f"the form that was sent is not this server's: {strange(request)}")
+            raise NotPermitted(f"the form is not from a page of this server: {strange(request)}")
         form = parse_qs((await read_body(request, _LARGEST)).decode("utf-8", "replace"))
         token, target = form.get("token", [""])[0].strip(), _own_page(form.get("next", ["/"])[0])
         try:
@@ -44,22 +44,26 @@ def login_routes(service: ApiService) -> APIRouter:
 
     @routes.get("/enter", status_code=303, response_class=Response, operation_id="enter_by_link")
     async def enter(request: Request, ticket: Annotated[str, Query(max_length=400)] = "") -> Response:
-        """A link of ``mirage tokens link``, used this once, becomes a session."""
-        if not gate.is_same_origin(request):  # it would log people in as another user, by that user's link
-            raise NotPermitted("a page of another site has led here: copy the link into the browser's address bar")
+        """Open a session with a single-use link of ``mirage tokens link``."""
+        if not gate.is_same_origin(
+            request
+        ):  # otherwise a page could log people in as another user, by that user's link
+            raise NotPermitted(
+                "the request comes from a page of another site; copy the link into the browser's address bar"
+            )
         session = gate.tickets.redeem(ticket)
         if session is None:
             gate.failed(request)
             if _PAGE in request.headers.get("accept", ""):
                 return _moved("/login?used=1")
-            raise NotAuthenticated("the link was used before, or is older than ten minutes: ask for another")
+            raise NotAuthenticated("invalid login link: used before, or older than 10 minutes; create another one")
         return await _welcome(gate, request, session, "/")
 
     @routes.post("/logout", status_code=303, response_class=Response, operation_id="log_out")
     async def log_out(request: Request) -> Response:
-        """The session ends, in this browser and wherever else its cookie is."""
+        """End the session for all copies of its cookie."""
         if not gate.is_same_origin(request):
-            raise NotPermitted(f"the form that was sent is not this server's: {strange(request)}")
+            raise NotPermitted(f"the form is not from a page of this server: {strange(request)}")
         if session := await gate.opened(request):
             gate.sessions.close(session)
         answer = _moved("/login")
@@ -91,6 +95,6 @@ def _moved(target: str) -> Response:
 
 
 def _own_page(target: str) -> str:
-    """A path of this server: a link must not send people who log in to another."""
+    """Allow only paths of this server: a link must not redirect users to another site after login."""
     plain = target.isascii() and target.isprintable() and "\\" not in target
     return target if plain and target.startswith("/") and not target.startswith("//") else "/"

@@ -1,4 +1,4 @@
-"""``/api/v1/me``: who the API takes its caller for."""
+"""``/api/v1/me``: the authenticated caller."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from mirage.api.documents.me import MeDocument
 
 
 def me_routes() -> APIRouter:
-    """The address about the caller."""
+    """Return the route about the caller."""
     routes = APIRouter(tags=["about"])
 
     @routes.get("/me", operation_id="show_me")
     async def show_me(caller: Reader) -> MeDocument:
-        """One's own name, and what one may do here."""
+        """Return name, scope and authentication of the caller."""
         return MeDocument(name=caller.name, scope=caller.scope, how=caller.how)
 
     return routes

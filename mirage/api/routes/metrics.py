@@ -1,4 +1,4 @@
-"""``/metrics``: what Prometheus scrapes."""
+"""``/metrics``: metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _PASSED_ON = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "
 
 
 def metrics_routes(service: ApiService) -> APIRouter:
-    """The one address; in no document of the API, since its format is Prometheus's own."""
+    """Return the route of the metrics; not in the API description, since its format is Prometheus's."""
     routes = APIRouter(route_class=ThreadRoute, include_in_schema=False)
 
     @routes.get("/metrics", dependencies=[Depends(_scraper(service))])
     def metrics(request: Request) -> Response:
         body, content_type = service.telemetry.expose(request.headers.get("accept", ""))
-        # The whole type stands in it: FastAPI would add another charset.
+        # Set as a header: FastAPI would add another charset.
         return Response(body, headers={"Content-Type": content_type})
 
     return routes
 
 
 def _scraper(service: ApiService) -> Callable[[Request], Awaitable[None]]:
-    """Whoever may read anything may scrape; who does not say who they are, as the configuration has it."""
+    """Any caller with access may scrape; callers without credentials as configured."""
 
     async def permitted(request: Request) -> None:
         if service.telemetry.scrapers == "anybody" or (
@@ -47,7 +47,7 @@ def _scraper(service: ApiService) -> Callable[[Request], Awaitable[None]]:
 
 
 def _is_local(request: Request) -> bool:
-    """Whether a program of this machine asks for itself. A proxy on this machine asks for others."""
+    """Whether the request is from this machine, and not from a proxy here."""
     if peer_of(request) is not None or request.client is None:
         return False
     if any(name in request.headers for name in _PASSED_ON):
@@ -56,7 +56,7 @@ def _is_local(request: Request) -> bool:
 
 
 def _names_loopback(request: Request) -> bool:
-    """Whether ``Host`` is this machine's loopback: of a web page elsewhere, whose name leads here, it never is."""
+    """Whether ``Host`` names the loopback: never so for a foreign page whose name resolves to it."""
     try:
         name = urlsplit(f"//{request.headers.get('host', '')}").hostname or ""
     except ValueError:

@@ -1,4 +1,4 @@
-"""``/api/v1/notifications``: whether messages to people arrive."""
+"""``/api/v1/notifications``: test of the notification channels."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ if TYPE_CHECKING:
 
 
 class ChannelResult(Described):
-    """What came of a test message."""
+    """Result of a test message."""
 
     channel: str
-    """Its name in the configuration."""
+    """Channel name in the configuration."""
     result: str
-    """``sent``, or why not."""
+    """``sent``, or the error."""
 
 
 class TestedChannels(Described):
-    """Every channel that is configured."""
+    """Results of all configured channels."""
 
     channels: list[ChannelResult]
-    """Every one that is configured."""
+    """One result per channel."""
 
 
 def notification_routes(service: ApiService) -> APIRouter:
-    """The addresses about messages."""
+    """Return the routes about notifications."""
     routes = APIRouter(prefix="/notifications", tags=["notifications"])
 
     @routes.post("/test")
     async def test_notifications(caller: Admin) -> TestedChannels:
-        """Send a test message by each channel now; answered once all have been tried."""
+        """Send a test message through each channel; responds once all have been tried."""
         found = await run_in_thread(caller.name, service.telemetry.test, caller.name)
         return TestedChannels(channels=[ChannelResult(channel=name, result=told) for name, told in found.items()])
 

@@ -1,4 +1,4 @@
-"""Whose chain it is: all users finds their own, administrators all."""
+"""Look-up of chains: users find their own, administrators all."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from mirage.domain.chain import ChainRecord
 
 _ANOTHERS, _NO_CHAIN = "another's chain", "no such chain"
-"""What the audit says of an ID with another's mark."""
+"""Audit result for an ID with another user's mark."""
 
 
 def own_chain(asked: str, caller: Caller, service: ApiService) -> ChainRecord:
-    """The chain with this id, which one may give without one's mark, or one's own with this name.
+    """Return the chain with this ID, also without the owner's mark, or the caller's chain with this name.
 
-    Of several with the name, it is the one that is not over, else the last.
+    Of several chains with the name: the unfinished one, else the last.
 
-    Raises ``UnknownChain``, also where several are meant, and in the same words ``NotYours``.
+    Raises ``UnknownChain``, also if several match, and with the same text ``NotYours``.
     """
     chains, index = service.status().chains, service.index
     unknown = f"there is no chain {asked[:80]}; `mirage chains --all` lists yours"
@@ -40,7 +40,7 @@ def own_chain(asked: str, caller: Caller, service: ApiService) -> ChainRecord:
 
 
 def _one_of(own: Sequence[ChainRecord], asked: str, owner: str) -> ChainRecord | None:
-    """Of a user's own chains. Raises ``UnknownChain`` where several are meant."""
+    """Find one of a user's chains. Raises ``UnknownChain`` if several match."""
     for chain_id in (ChainId(asked), owned_id(asked, owner)):
         if found := next((record for record in own if record.chain.chain_id == chain_id), None):
             return found
@@ -48,5 +48,5 @@ def _one_of(own: Sequence[ChainRecord], asked: str, owner: str) -> ChainRecord |
     lasting = [record for record in named if not record.over]
     if len(lasting) > 1:
         ids = ", ".join(record.chain.chain_id for record in lasting)
-        raise UnknownChain(f"{len(lasting)} of your chains are called {asked[:80]}: say which of {ids}")
+        raise UnknownChain(f"{len(lasting)} of your chains have the name {asked[:80]}; give an ID: {ids}")
     return (lasting or named)[-1] if named else None

@@ -1,4 +1,4 @@
-"""Commands to the loop, from the server's event loop, and what the next cycle made of them."""
+"""Passes commands from the server to the decision loop, and waits for the result."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ if TYPE_CHECKING:
 
 _LOOK = 0.05
 _SETTLE = 5.0
-"""Seconds that an answer waits for the cycle to end, so that whoever looks next sees what was done."""
+"""Seconds that a response waits for the end of the cycle, so that later requests see the effect."""
 
 
 class Petitioner:
-    """Puts commands before the loop and waits for the answer."""
+    """Sends commands to the decision loop and waits for the result."""
 
     def __init__(self, service: ApiService) -> None:
         self._service = service
 
     async def ask(self, command: Command, chain_id: ChainId) -> AnswerDocument:
-        """Executed and stored when it returns. Raises ``MirageError``, ``Busy`` and ``ClientDisconnect``."""
+        """Run a command; executed and stored on return. Raises ``MirageError``, ``Busy``, ``ClientDisconnect``."""
         sentence, cycles = await self._answer(command)
         return AnswerDocument(id=chain_id, sentence=sentence, chain=await self._settled(chain_id, cycles))
 
     async def tell(self, command: Command) -> str:
-        """The sentence, once it is executed and stored. Raises as ``ask`` does."""
+        """Run a command and return its result in words. Raises as ``ask`` does."""
         sentence, _ = await self._answer(command)
         return sentence
 
     async def _answer(self, command: Command) -> tuple[str, int]:
-        """What the loop says, and how many cycles had ended when it did.
+        """Return the result, and the number of cycles completed at that time.
 
-        Where the client leaves, or the loop takes too long, the command is withdrawn. One that the loop has taken
-        already is waited for all the same, so that audit and ``Idempotency-Key`` know what became of it.
+        If the client leaves, or the loop takes too long, the command is withdrawn. A command that the loop has
+        already taken is awaited, so that audit log and ``Idempotency-Key`` get its result.
         """
         loop, presence, ended = asyncio.get_running_loop(), active_request().presence, list[int]()
         told, patience = asyncio.Event(), self._service.patience
@@ -65,9 +65,11 @@ class Petitioner:
                     await told.wait()
         except TimeoutError:
             if not promise.cancel():
-                text = f"the loop has not answered for {patience:g} s; it may still obey: look again later"
+                text = (
+                    f"no answer from the decision loop for {patience:g} s; the command may still run, check later"
+                )
                 raise Busy(text) from None
-            text = f"the loop has not answered for {patience:g} s; the command is withdrawn: send it again later"
+            text = f"no answer from the decision loop for {patience:g} s; the command is withdrawn, retry later"
             raise Busy(text) from None
         finally:
             presence.unwatch(told.set)
@@ -77,7 +79,7 @@ class Petitioner:
         return promise.result(), ended[0]
 
     async def _settled(self, chain_id: ChainId, cycles: int) -> ChainDocument | None:
-        """The chain once the cycle that executed has ended, or as it is when that takes too long."""
+        """Return the chain after the cycle that executed the command, or its state if that takes too long."""
         presence = active_request().presence
         for _ in range(round(_SETTLE / _LOOK)):
             if self._service.status().cycles > cycles or presence.left:

@@ -1,4 +1,4 @@
-"""``/api/v1/predictions``: when would a job of this shape start if it were submitted now?"""
+"""``/api/v1/predictions``: predicted start of a job submitted now."""
 
 from __future__ import annotations
 
@@ -26,40 +26,48 @@ if TYPE_CHECKING:
     from mirage.domain.job import Seconds
 
 _PROBE = BatchScript("#!/bin/sh\nexit 0\n", directory="/")
-"""What Slurm is shown when it is asked for a plan; it never runs."""
+"""Script for a test submission, which gives Slurm's planned start; it never runs."""
 
 _MOST = 1_000_000
 _Name = Annotated[str, Field(max_length=64, pattern="^[A-Za-z0-9_.+-]*$")]
 
 
 class PredictionQuery(SentDocument):
-    """What the job would ask for."""
+    """Requested resources of the job."""
 
     limit: Annotated[
-        str, Field(max_length=40, description="Time limit: seconds, or such as 48h, 1d12h, 2-00:00:00.")
+        str, Field(max_length=40, description="Time limit: seconds, or for example 48h, 1d12h, 2-00:00:00.")
     ]
     nodes: Annotated[int, Field(ge=1, le=_MOST)] = 1
     partition: Annotated[
-        str, Field(max_length=1_024, pattern="^[A-Za-z0-9_.+,-]*$", description="Comma-separated several.")
+        str,
+        Field(
+            max_length=1_024,
+            pattern="^[A-Za-z0-9_.+,-]*$",
+            description="One partition, or a comma-separated list.",
+        ),
     ] = ""
-    gres: Annotated[str, Field(max_length=200, description="Per node, such as gpu:2 or gpu:a100:4,npu:2.")] = ""
+    gres: Annotated[
+        str, Field(max_length=200, description="GRES per node, such as gpu:2 or gpu:a100:4,npu:2.")
+    ] = ""
     account: _Name = ""
     qos: _Name = ""
     predictor: Annotated[
-        str, Field(max_length=160, description="Another predictor to ask, such as fixed:6h; /predictors has them.")
+        str, Field(max_length=160, description="Additional predictor, such as fixed:6h; /predictors lists them.")
     ] = ""
 
 
 def prediction_routes(service: ApiService) -> APIRouter:
-    """The address of predictions."""
+    """Return the route of predictions."""
     routes = APIRouter(tags=["predictions"])
 
-    @routes.get("/predictions", summary="When would such a job start")
+    @routes.get("/predictions", summary="Predicted start of a job")
     async def predict(caller: Reader, query: Annotated[PredictionQuery, Query()]) -> PredictionList:
-        """By the predictor in charge, all in shadow, and one more if it is named; each with its own past error.
+        """Predict with the active predictor, all shadow predictors, and one named in the request; with past
+        errors.
 
-        The answer rests on the last snapshot of the cluster and reports its age. If Slurm hides the jobs of other
-        users, only administrators get the waits of one account; for other callers the account is ignored.
+        The result is based on the last snapshot of the cluster and reports its age. If Slurm hides the jobs of
+        other users, only administrators get the waits of one account; for other callers the account is ignored.
         """
         every = service.gate.policy().shows_jobs_to(caller, hidden=service.hides_jobs())
         request = _request(query, caller.name)
@@ -71,7 +79,7 @@ def prediction_routes(service: ApiService) -> APIRouter:
 
 
 async def ask_all(service: ApiService, request: JobRequest, named: str = "") -> PredictionList:
-    """What all predictors make of a job, with how good they have been. Raises as ``foreseen`` does."""
+    """Return the predictions of all predictors, with past errors. Raises as ``foreseen`` does."""
     inquiries, user = inquiries_of(service), request.user
     guard = await run_in_thread(user, inquiries.named, named, Asker(user, question=True)) if named else None
     found = await foreseen(service, Question(request, guard))

@@ -1,4 +1,4 @@
-"""``/api/v1/predictors``: which there are and how good they have been; which trained model is in use."""
+"""``/api/v1/predictors``: predictors with their past errors, and trained models."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from mirage.predictors.artifacts.shelf import Version
 
 Name = Annotated[str, Path(pattern="^[a-z0-9][a-z0-9_-]{0,39}$")]
-Span = Annotated[int, Query(ge=0, le=SPAN, description="How far back handovers count, in seconds.")]
+Span = Annotated[int, Query(ge=0, le=SPAN, description="Period of the handovers, in seconds.")]
 
 
 def predictor_routes(service: ApiService) -> APIRouter:
-    """The addresses of predictors."""
+    """Return the routes of predictors."""
     routes = APIRouter(route_class=QueryRoute, prefix="/predictors", tags=["predictors"])
 
     @routes.get("", summary="Predictors and trained models")
     def list_predictors(caller: Reader) -> PredictorList:
-        """What is installed, what decides and what watches here, and the models that are kept."""
+        """List installed, active and shadow predictors, and trained models."""
         del caller
         models = _models(service)
         lasting = Counter(record.chain.predictor for record in service.status().chains if not record.over)
@@ -50,20 +50,20 @@ def predictor_routes(service: ApiService) -> APIRouter:
             models=[_document(models, version) for version in models.versions()],
         )
 
-    @routes.get("/shadow", summary="Predictors compared on real handovers")
+    @routes.get("/shadow", summary="Comparison of predictors on past handovers")
     def list_shadow_results(caller: Reader, span: Span = SPAN) -> ShadowResults:
-        """Every predictor, active or in shadow, over the handovers of the last 30 days, or of fewer (`span`).
+        """Compare active and shadow predictors on the handovers of the last 30 days, or of a shorter `span`.
 
         At most the last 300 handovers count.
         """
         del caller
         return ShadowResults(predictors=[shadow_result(each) for each in inquiries_of(service).compared(span)])
 
-    @routes.post("/{name}/promote", summary="Put a trained model in use")
+    @routes.post("/{name}/promote", summary="Promote a trained model")
     def promote_model(caller: Admin, request: Request, name: Name, promotion: Promotion) -> ModelAnswer:
-        """A version that is kept already; the daemon takes it before its next cycle.
+        """Promote a stored version; the daemon uses it from its next cycle on.
 
-        Rejected (409) where it has cost more in shadow than the predictor in charge, unless `force`.
+        Rejected (409) if its cost in shadow exceeded that of the active predictor, unless `force`.
         """
         del caller
         models = _models(service)
@@ -71,9 +71,9 @@ def predictor_routes(service: ApiService) -> APIRouter:
         note(request.scope, f"promote {name} {promotion.version}{' by force' if promotion.force else ''}")
         return _answer(models, models.promote(name, promotion.version, force=promotion.force))
 
-    @routes.post("/{name}/rollback", summary="Go back to the model before")
+    @routes.post("/{name}/rollback", summary="Roll back a trained model")
     def roll_back_model(caller: Admin, request: Request, name: Name) -> ModelAnswer:
-        """The version that was in use before the last promotion; the daemon takes it before its next cycle."""
+        """Return to the version before the last promotion; the daemon uses it from its next cycle on."""
         del caller
         models = _models(service)
         _find(models, name)
@@ -85,16 +85,18 @@ def predictor_routes(service: ApiService) -> APIRouter:
 
 def _models(service: ApiService) -> Models:
     if service.models is None:
-        raise StoreUnavailable("this daemon keeps no models")
+        raise StoreUnavailable("this daemon has no model registry")
     return service.models
 
 
 def _find(models: Models, name: str, version: str | None = None) -> None:
     kept = [each.version for each in models.versions() if each.name == name]
     if not kept:
-        raise HTTPException(404, f"no model of {name} is kept; /predictors lists those that are")
+        raise HTTPException(404, f"the registry has no model of {name}; /predictors lists its models")
     if version is not None and version not in kept:
-        raise HTTPException(404, f"no version {version[:40]} of {name} is kept; there are {', '.join(kept)}")
+        raise HTTPException(
+            404, f"the registry has no version {version[:40]} of {name}; there are {', '.join(kept)}"
+        )
 
 
 def _answer(models: Models, version: Version) -> ModelAnswer:

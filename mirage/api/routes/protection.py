@@ -1,4 +1,4 @@
-"""``/api/v1/protected-mode``: whether submissions are held, and their release."""
+"""``/api/v1/protected-mode``: state and end of protected mode."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 
 def protection_routes(service: ApiService) -> APIRouter:
-    """The addresses about protected mode."""
+    """Return the routes about protected mode."""
     routes = APIRouter(prefix="/protected-mode", tags=["protected mode"])
     petitioner = Petitioner(service)
 
     @routes.get("")
     async def show_protected_mode(caller: Reader) -> ProtectedMode:
-        """Whether it is on, since when, and when the next submission is tried."""
+        """Report whether protected mode is on, since when, and the time of the next trial submission."""
         del caller
         return protected_mode(service.status())
 
     @routes.post("")
     async def lift_protected_mode(caller: Admin, wish: ProtectedModeWish) -> ProtectedModeAnswer:
-        """End it: all chains may try again at once."""
+        """End protected mode: all chains may submit again immediately."""
         del wish
         return ProtectedModeAnswer(sentence=await petitioner.tell(LiftProtection(caller.name)))
 

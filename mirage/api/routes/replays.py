@@ -1,4 +1,4 @@
-"""``/api/v1/replays``: what submission policies would have made of a trace, played next to the daemon."""
+"""``/api/v1/replays``: simulations of submission policies on a trace."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ RunId = Annotated[str, Path(pattern="^[0-9a-f]{12}$")]
 
 
 def replay_routes(service: ApiService) -> APIRouter:
-    """The addresses of replays."""
+    """Return the routes of replays."""
     routes = APIRouter(route_class=ThreadRoute, prefix="/replays", tags=["replays"])
 
-    @routes.get("", summary="Replays that are kept")
+    @routes.get("", summary="Replays")
     def list_replays(caller: Reader) -> ReplayList:
-        """The caller's own, for administrators those of all users, newest first; and the files to be replayed."""
+        """List the caller's replays (administrators: all), newest first, and the available files."""
         runs = _runs(service)
         shown = [replay_document(run) for run in reversed(runs.all()) if caller.may_touch(run.by)]
         return ReplayList(files=list(runs.files()), replays=shown)
 
-    @routes.post("", status_code=202, summary="Ask for a replay")
+    @routes.post("", status_code=202, summary="Start a replay")
     def start_replay(caller: Operator, request: Request, wanted: ReplayRequest) -> ReplayDocument:
-        """One replay is played at a time, with least priority; look again for what came of it."""
+        """Queue a replay. Replays run one at a time, at the lowest priority; query the result later."""
         try:
             run = _runs(service).submit(wish_of(wanted), caller.name)
         except TooManyRuns as error:
@@ -56,18 +56,18 @@ def replay_routes(service: ApiService) -> APIRouter:
         note(request.scope, f"start replay {run.run_id}")
         return replay_document(run)
 
-    @routes.get("/{replay_id}", summary="One replay and what came of it", response_model=ReplayResult)
+    @routes.get("/{replay_id}", summary="One replay and its result", response_model=ReplayResult)
     async def show_replay(caller: Reader, request: Request, replay_id: RunId) -> Response:
-        """Progress while it runs; then the document that `mirage replay --json` writes."""
+        """Return the progress of a replay; once done, the document of `mirage replay --json`."""
         runs = _runs(service)
         run, file = await run_in_thread(caller.name, _opened, runs, replay_id, caller)
         if file is not None:
             service.gate.charge(caller, request, os.fstat(file.fileno()).st_size)
         return StreamingResponse(replay_result(run, _parts(file)), media_type="application/json")
 
-    @routes.delete("/{replay_id}", status_code=204, summary="Forget a replay")
+    @routes.delete("/{replay_id}", status_code=204, summary="Delete a replay")
     def delete_replay(caller: Operator, request: Request, replay_id: RunId) -> Response:
-        """The caller's own, for administrators those of all users; one that runs is ended."""
+        """Delete one of the caller's replays (administrators: any); a running one is stopped."""
         runs = _runs(service)
         run = _found(runs, replay_id, caller)
         note(request.scope, f"delete replay {replay_id} of {run.by}")
@@ -79,7 +79,7 @@ def replay_routes(service: ApiService) -> APIRouter:
 
 def _runs(service: ApiService) -> ReplayRuns:
     if service.replays is None:
-        raise NotPermitted("this daemon plays no replays: its replays.most is 0")
+        raise NotPermitted("replays are off: replays.most of this daemon is 0")
     return service.replays
 
 

@@ -1,4 +1,4 @@
-"""Which chains a list is to show, and which of them make up a page."""
+"""Filters and pages of chain lists."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What of a list is wanted; nothing given: all of it."""
+    """Filter of chains; empty fields match all."""
 
     every: bool = False
-    """Everybody's."""
+    """Whether to include chains of all users."""
     user: str = ""
     partition: str = ""
     status: tuple[ChainStatus, ...] = ()
     live: bool = False
-    """Those that continue, or still have a job on the cluster."""
+    """Only unfinished chains, and those with a job on the cluster."""
 
     def of(self, records: Sequence[ChainRecord], owner: str | None) -> list[ChainRecord]:
-        """Those that are wanted, of one owner's or (``None``) of all, in their order."""
+        """Return the matching chains of one owner, or (``None``) of all, in order."""
         return [record for record in records if owner in (None, record.chain.owner) and self._takes(record)]
 
     def _takes(self, record: ChainRecord) -> bool:
@@ -43,15 +43,17 @@ class Selection:
 
 
 async def selection(
-    every: Annotated[bool, Query(alias="all", description="All users's; for administrators.")] = False,
-    user: Annotated[str, Query(max_length=128, description="Of this user.")] = "",
-    partition: Annotated[str, Query(max_length=128, description="Whose links go to this partition.")] = "",
+    every: Annotated[bool, Query(alias="all", description="Chains of all users, for administrators.")] = False,
+    user: Annotated[str, Query(max_length=128, description="Chains of this user.")] = "",
+    partition: Annotated[str, Query(max_length=128, description="Chains with this partition.")] = "",
     status: Annotated[
-        list[ChainStatus] | None, Query(max_length=32, description="In one of these states.")
+        list[ChainStatus] | None, Query(max_length=32, description="Chains with one of these statuses.")
     ] = None,
-    live: Annotated[bool, Query(description="Those that continue, or still have a job on the cluster.")] = False,
+    live: Annotated[
+        bool, Query(description="Only unfinished chains, and those with a job on the cluster.")
+    ] = False,
 ) -> Selection:
-    """What a request's query asks for. A coroutine, though it waits for nothing: else each takes a thread."""
+    """Return the filter of a request. A coroutine, because a plain function would take a thread."""
     return Selection(every, user, partition, tuple(status or ()), live)
 
 
@@ -60,15 +62,15 @@ Wanted = Annotated[Selection, Depends(selection)]
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A part of a list."""
+    """A page of chains."""
 
     records: list[ChainRecord]
     further: str | None
-    """The next page's cursor; ``None``: this is the last."""
+    """Cursor of the next page; ``None`` on the last page."""
 
 
 def page_of(records: list[ChainRecord], limit: int, cursor: str | None) -> Page:
-    """At most ``limit`` of them, after the chain that the cursor names. Raises ``BadDocument``."""
+    """Return up to ``limit`` chains after the one that the cursor names. Raises ``BadDocument``."""
     first = 0 if cursor is None else _after(records, read_cursor(cursor))
     shown = records[first : first + limit]
     further = first + limit < len(records)
@@ -79,4 +81,6 @@ def _after(records: list[ChainRecord], chain_id: str) -> int:
     for place, record in enumerate(records):
         if record.chain.chain_id == chain_id:
             return place + 1
-    raise BadDocument("query.cursor: no cursor of this list, or its chain is gone; begin without one")
+    raise BadDocument(
+        "query.cursor: invalid cursor, or its chain no longer exists; request the first page without a cursor"
+    )

@@ -1,4 +1,4 @@
-"""``/api/v1/chains/{chain_id}/timeline``: what has become of a chain, to be drawn."""
+"""``/api/v1/chains/{chain_id}/timeline``: links, handovers and forecasts of a chain over time."""
 
 from __future__ import annotations
 
@@ -24,25 +24,27 @@ _HAPPENED = tuple(kind for kind in EntryKind if kind not in _SAID)
 
 
 def timeline_routes(service: ApiService) -> APIRouter:
-    """The address of a chain's timeline."""
+    """Return the route of a chain's timeline."""
     routes = APIRouter(route_class=QueryRoute, prefix="/chains", tags=["chains"])
 
-    @routes.get("/{chain_id}/timeline", summary="A chain over time")
+    @routes.get("/{chain_id}/timeline", summary="Timeline of a chain")
     def show_timeline(
         caller: Reader,
         chain_id: ChainName,
-        link: Annotated[LinkIndex | None, Query(description="Journal and forecasts of this link alone.")] = None,
+        link: Annotated[LinkIndex | None, Query(description="Only journal and forecasts of this link.")] = None,
         cursor: Cursor = None,
-        limit: Annotated[int, Query(ge=1, le=2000, description="Entries, and about as many forecasts.")] = 500,
+        limit: Annotated[
+            int, Query(ge=1, le=2000, description="Journal entries, and about as many forecasts.")
+        ] = 500,
     ) -> Timeline:
-        """Links as bars, handovers, forecasts against what happened, and what the journal says about it.
+        """Return links, handovers, forecasts with actual starts, and journal entries.
 
-        A page has the newest `limit` entries before `cursor`, and the forecasts made meanwhile: all of them, or
-        those of about `limit` times evenly apart.
+        A page has the newest `limit` entries before `cursor`, and the forecasts of the same period. Many forecasts
+        are thinned evenly to those of about `limit` times.
         """
         record = own_chain(chain_id, caller, service)
         if service.journal is None:
-            raise StoreUnavailable("this daemon keeps no journal")
+            raise StoreUnavailable("this daemon has no journal")
         chain = record.chain.chain_id
         before = read_number(cursor) if cursor else None
         entries = service.journal.read(chain, _HAPPENED, before, limit, link)

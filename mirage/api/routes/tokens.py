@@ -1,4 +1,4 @@
-"""``/api/v1/tokens``: make, list and revoke tokens; links that log a browser in."""
+"""``/api/v1/tokens``: create, list and revoke tokens; create login links."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ if TYPE_CHECKING:
 
 
 def token_routes(service: ApiService) -> APIRouter:
-    """The addresses about tokens. A token makes no other: a thief would keep access."""
+    """Return the routes about tokens. A token cannot create tokens: a thief would keep access."""
     routes = APIRouter(route_class=QueryRoute, prefix="/tokens", tags=["tokens"])
     gate = service.gate
 
     @routes.post("", status_code=201, operation_id="create_token")
     def create_token(caller: Reader, wish: TokenWish, request: Request, response: Response) -> NewToken:
-        """A new token; this answer alone holds its text.
+        """Create a token; only this response has its text.
 
-        An administrator who is not root makes tokens of scope `read` alone for others: with any other one they
-        would run scripts in their names.
+        An administrator other than root can create only tokens of scope `read` for other users: other scopes would
+        allow scripts to run as those users.
         """
         _check_maker(caller)
         owner = wish.owner or caller.name
         if not caller.may_touch(owner):
-            raise NotPermitted(f"{caller.name} cannot make a token for {owner}")
+            raise NotPermitted(f"{caller.name} may not create a token for {owner}")
         if not (owner == caller.name or caller.is_root or wish.scope is Scope.READ):
-            asked = f"{caller.name} cannot make a token of scope {wish.scope} for {owner}"
-            raise NotPermitted(f"{asked}: with it scripts would run in the name of {owner}; read is possible")
+            asked = f"{caller.name} may not create a token of scope {wish.scope} for {owner}"
+            raise NotPermitted(f"{asked}: it could run scripts as {owner}; use the scope read")
         if not owner.isprintable() or owner != owner.strip():
-            raise BadDocument("owner: not a user's name")
+            raise BadDocument("owner: not a user name")
         gate.meet(owner)
         scope = wish.scope if owner != caller.name else lesser(wish.scope, caller.scope)
         text, token = gate.tokens.create(owner, wish.label, scope, wish.lifetime)
@@ -54,15 +54,17 @@ def token_routes(service: ApiService) -> APIRouter:
 
     @routes.get("", operation_id="list_tokens")
     def list_tokens(caller: Reader, every: Annotated[bool, Query(alias="all")] = False) -> TokenList:
-        """One's own tokens; ``all``: all users's, for administrators. A token of scope `read` sees only itself."""
+        """List the caller's tokens; ``all``: of all users, for administrators. A `read` token sees only itself."""
         if every and not caller.is_admin:
-            raise NotPermitted(f"{caller.name} is no administrator of this daemon and sees only own tokens")
+            raise NotPermitted(
+                f"{caller.name} is not an administrator of this daemon and may list only own tokens"
+            )
         found = gate.tokens.of(None if every else caller.name)
         return TokenList(tokens=[token_document(token) for token in found if _may_see(caller, token)])
 
     @routes.delete("/{token_id}", operation_id="revoke_token")
     def revoke_token(caller: Reader, token_id: Word, request: Request) -> TokenDocument:
-        """It counts no more, nor do the sessions that it opened. A token of scope `read` revokes only itself."""
+        """Revoke a token and the sessions that it opened. A token of scope `read` can revoke only itself."""
         seen = gate.tokens.of(None if caller.is_admin else caller.name)
         found = next((token for token in seen if token.token_id == token_id and _may_see(caller, token)), None)
         if found is None:
@@ -73,7 +75,7 @@ def token_routes(service: ApiService) -> APIRouter:
 
     @routes.post("/link", operation_id="create_login_link")
     def create_login_link(caller: Reader, response: Response) -> LoginLink:
-        """A link that logs a browser in as the caller, once, within ten minutes."""
+        """Create a login link for the caller, valid once and for 10 minutes."""
         _check_maker(caller)
         response.headers["Cache-Control"] = "no-store"
         return LoginLink(url=login_link(gate, service.url(), caller), seconds=TICKET_LASTS)
@@ -82,22 +84,22 @@ def token_routes(service: ApiService) -> APIRouter:
 
 
 def login_link(gate: Gate, url: str, caller: Caller) -> str:
-    """A link that logs a browser in as ``caller``. Raises ``ConfigError`` where no browser reaches the daemon."""
+    """Return a login link for ``caller``. Raises ``ConfigError`` without a network address."""
     if not url:
-        raise ConfigError("api.listen", "this daemon has no network address; give it one, such as 127.0.0.1:8421")
+        raise ConfigError("api.listen", "this daemon has no network address; set one, such as 127.0.0.1:8421")
     return f"{url}/enter?ticket={gate.tickets.issue(Session(caller.name, caller.scope, by_link=True))}"
 
 
 def _may_see(caller: Caller, token: StoredToken) -> bool:
-    """A token that only reads, and a session that it opened, must not end what its owner's other tokens do."""
+    """A read-only token, or a session that it opened, must not affect other tokens of its owner."""
     return not caller.token_id or caller.scope is not Scope.READ or caller.token_id == token.token_id
 
 
 def _check_maker(caller: Caller) -> None:
     if not caller.is_known:
-        raise NotPermitted(f"{caller.name} is no user with a name, and has no tokens")
+        raise NotPermitted(f"{caller.name} has no user name and cannot have tokens")
     if not caller.makes_tokens:
         raise NotPermitted(
-            "a token makes no other, of Slurm or of Mirage, nor does a session that it opened: ask on the "
-            "daemon's socket, or in a browser that a login link opened"
+            "a token of Mirage or Slurm, or a session that it opened, cannot create tokens; use the daemon's "
+            "Unix socket, or a browser session opened by a login link"
         )

@@ -1,1 +1,1 @@
-"""How tasks within links stand: a file that a chain's owner writes and the daemon reads without trusting it."""
+"""Task state within links: a file that a chain's owner writes, and the daemon reads without trusting it."""

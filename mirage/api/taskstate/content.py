@@ -1,4 +1,4 @@
-"""What the agent within a link publishes of its tasks (``mirage.allocation.engine.status``), within bounds."""
+"""Task state written by the agent within a link (``mirage.allocation.engine.status``), with bounds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Count = Annotated[int, Field(ge=0, le=1_000_000_000)]
 
 
 class State(StrEnum):
-    """Of a task."""
+    """State of a task."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -29,7 +29,7 @@ class State(StrEnum):
     SKIPPED = "skipped"
 
 
-# A file has thousands of each of these: with slots they take a fifth of a model's memory.
+# A file has thousands of these: with slots they take a fifth of the memory of a pydantic model.
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +39,12 @@ class Life:
     job: Count | None
     began: Instant | None
     nodes: dict[Name, list[tuple[Count, Name]]]
-    """Index and kind of each accelerator that it may use."""
+    """Index and type of each device that it may use, by node."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One task."""
+    """State of one task, with its number of attempts."""
 
     id: Name
     state: State
@@ -54,7 +54,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One try at a task on one device."""
+    """One attempt of a task on one device."""
 
     task: Name
     attempt: Count
@@ -64,7 +64,7 @@ class Attempt:
 
 
 class TaskStatus(BaseModel):
-    """All of it; what is not named here is passed over."""
+    """The whole file; unknown fields are ignored."""
 
     version: Literal[1]
     time: Instant
@@ -72,4 +72,4 @@ class TaskStatus(BaseModel):
     links: Annotated[list[Life], Field(max_length=10_000)]
     tasks: Annotated[list[Task], Field(max_length=50_000)]
     lanes: Annotated[dict[Name, list[Attempt]], Field(max_length=10_000)]
-    """By ``node:index``; ``node:`` for tasks of CPUs alone."""
+    """Attempts by ``node:index``; ``node:`` for tasks on CPUs only."""

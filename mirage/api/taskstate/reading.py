@@ -1,9 +1,7 @@
-"""Reading a file that another user names and writes.
+"""Reads a file that another user names and writes.
 
-The daemon may be able to read what its users cannot. So the file is reached only through directories that the
-chain's owner may search, and only a regular file that belongs to the owner is read: whatever the directory leads
-to,
-they learn nothing that they could not see themselves.
+The daemon may be able to read files that its users cannot. So it enters only directories that the chain's owner
+may search, and reads only a regular file of the owner: users learn nothing that they could not read themselves.
 """
 
 from __future__ import annotations
@@ -29,37 +27,37 @@ if TYPE_CHECKING:
 
 FILE = "status.json"
 LARGEST = 2 << 20
-"""Bytes of a file that is read."""
+"""Largest file that is read, in bytes."""
 MOST_VALUES = 100_000
-"""Brackets, commas and strings of a file that is shown: some 2,000 tasks with as many attempts."""
+"""Most brackets, commas and strings of a file: enough for some 2,000 tasks with as many attempts."""
 
 _STATUS = reader_of(TaskStatus)
 _PARSING = threading.Lock()
-"""A file takes many times its size while it is read."""
+"""Parsing a file takes many times its size in memory."""
 _KERNELS = ("/proc", "/sys", "/dev")
-"""Where files are not what they look like."""
+"""Kernel file systems, whose files are not regular ones."""
 
 
 Seen: TypeAlias = TaskStatus | str
-"""What a file says, or a sentence why that is not known."""
+"""The task state, or the reason why it is unknown."""
 
 
 class StateUnseen(MirageError):
-    """How the tasks stand cannot be told; the text is for people."""
+    """The task state is unknown; the text has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a file said, and how to know without reading it that it says the same."""
+    """Content of a file, and a mark that detects changes without reading it."""
 
     mark: tuple[int, ...]
     seen: Seen
     size: int
-    """Bytes that were read."""
+    """Bytes read."""
 
 
 def read_state(folder: str, owner: Viewer, known: tuple[int, ...] | None = None) -> Reading | None:
-    """What the file in ``folder`` says, as its owner sees it; ``None`` where its mark is the one ``known``.
+    """Read the file in ``folder`` with its owner's rights; ``None`` if its mark equals ``known``.
 
     Raises ``StateUnseen``.
     """
@@ -83,20 +81,17 @@ def _parsed(path: str, text: bytes) -> Seen:
     try:
         check_parts(text.decode("utf-8", "replace"), MOST_VALUES)
     except ValueError:
-        return (
-            f"{path} has more than {MOST_VALUES} values and is not shown; "
-            "`mirage allocation status` tells how the tasks stand"
-        )
+        return f"{path} has more than {MOST_VALUES} values and is not shown; use `mirage allocation status`"
     try:
         return _STATUS.validate_json(text)
     except ValidationError as error:
         fault = faults_of(error)[0]
         about = f"{fault.key[:80]}: {fault.said}" if fault.path else fault.said
-        return f"{path} is not what an agent of this version writes: {printable(about[:200])}"
+        return f"{path} has an unknown format; it may be of another Mirage version: {printable(about[:200])}"
 
 
 def _read(path: str, owner: Viewer, known: tuple[int, ...] | None) -> tuple[tuple[int, ...], bytes] | None:
-    """The file's mark and text; ``None``: it is ``known``. Raises ``OSError``, ``Unseen``, ``StateUnseen``."""
+    """Return mark and content; ``None`` for ``known``. Raises ``OSError``, ``Unseen``, ``StateUnseen``."""
     file = open_file(path, owner)
     try:
         mark = _mark(file, path, owner)
@@ -106,17 +101,17 @@ def _read(path: str, owner: Viewer, known: tuple[int, ...] | None) -> tuple[tupl
 
 
 def _mark(file: int, path: str, owner: Viewer) -> tuple[int, ...]:
-    """What changes with the file; a change that is made while it is read makes another one."""
+    """Return the mark of a file: a change during the read gives another mark."""
     about = os.fstat(file)
     if not stat.S_ISREG(about.st_mode) or about.st_dev in _kernels_own():
-        raise StateUnseen(f"{path} is no regular file and is not read")
+        raise StateUnseen(f"{path} is not a regular file and is not read")
     if about.st_uid != owner.uid:
         raise StateUnseen(f"{path} does not belong to {owner.name} and is not read")
     return about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns
 
 
 def _parts(file: int) -> Iterator[bytes]:
-    """Up to one byte more than is allowed, whatever its size is said to be."""
+    """Yield up to one byte more than allowed, whatever the reported size."""
     left = LARGEST + 1
     while left and (part := os.read(file, left)):
         left -= len(part)
@@ -130,8 +125,13 @@ def _kernels_own() -> set[int]:
 def _problem(path: str, error: OSError) -> str:
     match error:
         case FileNotFoundError() | NotADirectoryError():
-            return f"{path} is not there (yet): `mirage allocation run` with this --state writes it within a link"
+            return (
+                f"{path} does not exist (yet): `mirage allocation run` with this --state writes it within a link"
+            )
         case PermissionError():
-            return f"the daemon's account may not read {path}: let others enter its directory, and read the file"
+            return (
+                f"the daemon's account may not read {path}; grant others search permission on its directory "
+                "and read permission on the file"
+            )
         case _:
             return f"{path} cannot be read: {error.strerror}"

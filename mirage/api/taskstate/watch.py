@@ -1,9 +1,9 @@
-"""Looking at how tasks stand without ever waiting long or working much.
+"""Reads task states with bounded waiting and CPU time.
 
-A file system may hang, and threads on it with it. What users write takes many times as long to read as to write,
-and all threads of the daemon run one at a time. So what a file comes to is kept, ready to be sent, until the file
-or the chain's links change; and a user's files have a share of the CPU: once that is used up, the answer
-stays as it is.
+A file system may hang, with all threads that use it. Reading a user's file costs many times the CPU time of
+writing it, and all threads of the daemon run one at a time. So the response is cached until the file or the
+chain's links change. Each user's files also have a share of CPU time: once that is used up, the cached response
+stays.
 """
 
 from __future__ import annotations
@@ -34,42 +34,42 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 MOST_OWNERS = 64
-"""Whose files are read at the same time; one thread for each, so no user takes more than one of these places."""
+"""Owners whose files are read at the same time, with one thread each."""
 MOST_KEPT = 16 << 20
-"""Bytes of all answers that are kept; beyond, the users with the most lose their oldest."""
+"""Bytes of all cached responses; beyond, the users with the most lose their oldest."""
 _OVERHEAD = 2_000
 SHARE, BURST = 50.0, 500
-"""Milliseconds of a CPU that the files of one owner may take, in a second and at once."""
+"""CPU milliseconds for the files of one owner: per second, and burst."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """An answer about the tasks of one chain."""
+    """A response about the tasks of one chain."""
 
     body: bytes
-    """A ``TasksDocument``."""
+    """A ``TasksDocument`` as JSON."""
     read: int = 0
-    """Bytes that were read for it."""
+    """Bytes read for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """An answer, and what it holds for."""
+    """A cached response, and what it is valid for."""
 
     shown: Shown
     mark: tuple[int, ...]
     record: ChainRecord
     stale_at: float
-    """From when on the answer would say that the agent is silent."""
+    """Time from which the response would report a stale state."""
     made: Seconds
 
     @property
     def size(self) -> int:
-        """About how many bytes it takes."""
+        """Approximate memory in bytes."""
         return len(self.shown.body) + _OVERHEAD
 
     def lasts(self, record: ChainRecord, now: Seconds) -> bool:
-        """Whether the same file comes to the same answer."""
+        """Return whether the same file would give the same response."""
         return record == self.record and (now > self.stale_at) == (self.made > self.stale_at)
 
 
@@ -90,10 +90,10 @@ class _Look:
 
 
 class TaskWatch:
-    """Reads files for many who ask, each file once at a time, one owner's one after another.
+    """Reads files for many requests: each file once at a time, the files of one owner in sequence.
 
-    A file system that hangs holds up one thread for each owner who has files there: nobody else waits for it, and
-    who asks again is told at once.
+    A hanging file system blocks one thread per owner with files there. Other users do not wait for it, and a
+    repeated request gets a response immediately.
     """
 
     def __init__(
@@ -110,15 +110,15 @@ class TaskWatch:
         """The oldest first."""
         self._size = 0
         self._lines: dict[str, dict[ChainId, _Look]] = {}
-        """By owner: what is to be read, the first of them just now where a thread is at it."""
+        """By owner: files to read; a thread may be reading the first."""
         self._idle: deque[str] = deque()
-        """Owners for whom no thread is free yet."""
+        """Owners who wait for a free thread."""
         self._threads = 0
 
     async def look(self, records: Iterable[ChainRecord], now: Seconds) -> dict[ChainId, Shown | TooOften]:
-        """What the files of these chains say; takes no longer than the timeout, and no thread of the server's.
+        """Return the task states of these chains, within the timeout and without a thread of the server.
 
-        ``TooOften``: nothing is kept of this chain, and its owner's share is used up.
+        ``TooOften``: no cached response, and the owner's share is used up.
         """
         looks = [self._ask(_Look(record, now, time.monotonic())) for record in records]
         waiting = [asyncio.wrap_future(look.answer) for look in looks if not look.answer.done()]
@@ -143,7 +143,7 @@ class TaskWatch:
         return look
 
     def _without_looking(self, look: _Look) -> Shown | TooOften | None:
-        """Where the owner's share is used up: what is kept."""
+        """Return the cached response if the owner's share is used up."""
         try:
             self._shares.check(look.owner)
         except TooOften as error:
@@ -177,12 +177,12 @@ class TaskWatch:
         return first
 
     def _seen(self, look: _Look) -> Shown:
-        """An answer whatever happens: the owner's other chains wait behind it."""
+        """Return a response in any case: the owner's other chains wait behind it."""
         try:
             return self._looked(look)
         except Exception:
-            _LOG.exception("the tasks of chain %s could not be shown", look.chain_id)
-            why = f"{look.record.chain.tasks_state} could not be shown; the daemon's log says why"
+            _LOG.exception("event=task_state_failed chain=%s", look.chain_id)
+            why = f"{look.record.chain.tasks_state} could not be shown; see the daemon's log"
             return Shown(_document(look.record, why, look.now))
 
     def _looked(self, look: _Look) -> Shown:
@@ -197,7 +197,7 @@ class TaskWatch:
         return shown
 
     def _shown(self, look: _Look, kept: _Kept | None) -> tuple[Shown, _Kept | None]:
-        """The answer, and what is to be kept of it."""
+        """Return the response, and its cache entry."""
         mark = kept.mark if kept is not None and kept.lasts(look.record, look.now) else None
         found = self._found(look, mark)
         if found is None and kept is not None:
@@ -216,10 +216,10 @@ class TaskWatch:
         except StateUnseen as unseen:
             return str(unseen)
         except KeyError:
-            return f"{chain.owner} is no user of the daemon's machine, so it cannot tell whose file it would read"
+            return f"{chain.owner} is no user of the daemon's machine, so the daemon cannot check the file's owner"
         except Exception:
-            _LOG.exception("the tasks of chain %s could not be read", chain.chain_id)
-            return f"{chain.tasks_state} could not be read; the daemon's log says why"
+            _LOG.exception("event=task_state_failed chain=%s", chain.chain_id)
+            return f"{chain.tasks_state} could not be read; see the daemon's log"
 
     def _keep(self, chain_id: ChainId, new: _Kept | None) -> None:
         if (old := self._kept.pop(chain_id, None)) is not None:
@@ -239,7 +239,7 @@ class TaskWatch:
         with self._lock:
             idle = look.owner in self._idle
         why = (
-            "too many others wait for their files; their file system may hang"
+            "too many files of other users are being read; their file system may hang"
             if idle
             else f"{look.record.chain.tasks_state}: no answer for {waited:.0f} s; its file system may hang"
         )

@@ -1,1 +1,1 @@
-"""The web page: server templates over the same addresses that all other users asks."""
+"""The web UI: server-side templates over the REST API."""

@@ -1,6 +1,6 @@
-"""How a predictor's promises were kept, as a curve: the share of starts by a time against the level promised.
+"""Calibration curve of a predictor: share of starts against forecast level.
 
-Pictures have a size of their own, in pixels: a square for the curve, and room for the scales.
+The chart has a fixed size in pixels: a square for the curve, and margins for the scales.
 """
 
 from __future__ import annotations
@@ -16,40 +16,40 @@ if TYPE_CHECKING:
     from mirage.api.documents.predictors import CalibrationPoint
 
 LEFT, TOP, SIDE = 54, 10, 156
-"""Of the square."""
+"""Position and size of the square, in pixels."""
 WIDTH, HEIGHT = LEFT + SIDE + 14, TOP + SIDE + 34
 MARKS = tuple(
     (part, round(LEFT + part * SIDE), round(TOP + (1 - part) * SIDE)) for part in (0, 0.25, 0.5, 0.75, 1)
 )
-"""Of both scales: the share, its place from the left and from the top."""
+"""Marks of both scales: share, and position from left and from top."""
 _LIKELY = 0.9
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One predictor's promises as they were kept; points as SVG writes them."""
+    """Calibration of one predictor, with SVG points."""
 
     points: tuple[CalibrationPoint, ...]
     dots: tuple[tuple[float, float], ...]
     line: str
     band: str
-    """Where nine in ten points of a predictor that is right would lie, with so many forecasts."""
+    """Area of 9 in 10 points of a calibrated predictor with the same number of forecasts."""
     words: str
-    """The same for who sees no pictures."""
+    """Text alternative."""
 
     @property
     def forecasts(self) -> int:
-        """The most that gave a level."""
+        """Largest number of forecasts of a level."""
         return max(point.forecasts for point in self.points)
 
     @property
     def by_level(self) -> dict[float, CalibrationPoint]:
-        """The points."""
+        """Points by forecast level."""
         return {point.level: point for point in self.points}
 
 
 def draw_curve(points: Sequence[CalibrationPoint]) -> Curve | None:
-    """``None``: no forecast has met its start yet."""
+    """Return the curve; ``None`` without completed forecasts."""
     if not points:
         return None
     dots = tuple(_place(point.level, point.share) for point in points)
@@ -67,7 +67,7 @@ def draw_curve(points: Sequence[CalibrationPoint]) -> Curve | None:
 
 
 def likely_shares(level: float, forecasts: int) -> tuple[float, float]:
-    """Between which two shares a right predictor stays nine times in ten: quantiles of the binomial."""
+    """Return the 90 % interval of the share of a calibrated predictor (binomial quantiles)."""
     if not 0 < level < 1:
         return level, level
     counts = list(accumulate(_chance(count, forecasts, level) for count in range(forecasts + 1)))

@@ -1,4 +1,4 @@
-"""Forecasts of one link's start as a fan: one ray each, the oldest on top, from P10 to P90 with a mark at P50."""
+"""Forecasts of a link's start as a fan: one ray each, oldest on top, from P10 to P90 with a mark at P50."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ if TYPE_CHECKING:
     from mirage.api.web.timeaxis import Axis
 
 RAYS = 9
-"""In one fan, spread evenly over the forecasts."""
+"""Most rays of a fan, spread evenly over the forecasts."""
 _HEIGHT = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Ray:
-    """One forecast: percents of the width, and pixels from the fan's top."""
+    """One forecast: x in percent of the width, y in pixels from the top."""
 
     x1: float
     x2: float
     middle: float
     y: int
     said: bool
-    """Whether it led to the submission."""
+    """Whether the decision was to submit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fan:
-    """All that was predicted of one link."""
+    """All forecasts of one link."""
 
     rays: tuple[Ray, ...]
     height: int
     started: float | None
-    """Where it really started."""
+    """Position of the actual start."""
 
 
 def draw_fan(points: Sequence[ForecastPoint], axis: Axis) -> Fan:
-    """The forecasts (oldest first) on ``axis``."""
+    """Draw forecasts (oldest first) on ``axis``."""
     known = _spread([point for point in points if _visible(point, axis)])
     rays = tuple(_ray(point, number, axis) for number, point in enumerate(known))
     started = next((seconds_of(point.started) for point in known if point.started), None)
@@ -68,7 +68,7 @@ def _ray(point: ForecastPoint, number: int, axis: Axis) -> Ray:
 
 
 def _spread(points: list[ForecastPoint]) -> list[ForecastPoint]:
-    """At most ``RAYS``, the first and the last among them."""
+    """Select up to ``RAYS`` points, the first and the last included."""
     if len(points) <= RAYS:
         return points
     last = len(points) - 1

@@ -1,7 +1,7 @@
-"""What a page asks: the API's own addresses, in the name of whoever opened the page.
+"""Internal API requests of a page, with the credentials of its caller.
 
-The question goes through the whole application again, within the process: who may see what, problems and paging
-are decided in one place for the page and for every other client.
+A request passes through the whole application again, within the process. So access, errors and paging are the same
+for pages and for all other clients.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 API = "/api/v1"
 
 _KEPT = (b"authorization", b"cookie", b"host", b"x-slurm-user-name", b"x-slurm-user-token")
-"""Headers that say who asks; all others are about the page itself."""
+"""Headers with credentials; all others concern the page itself."""
 _FOUND_OUT = "mirage."
 _SMALL = 1 << 16
-"""Bytes of a document that are read in no time."""
+"""Bytes of a document that is parsed without a thread."""
 _ROUTED = ("endpoint", "path_params", "route", "router")
-"""What the router has noted about the page."""
+"""Scope keys that the router has set for the page."""
 
 Document = TypeVar("Document", bound=BaseModel)
 
 
 class Refused(MirageError):
-    """The API answers with a problem."""
+    """The API responded with a problem document."""
 
     def __init__(self, status: int, detail: str) -> None:
         super().__init__(detail)
@@ -46,15 +46,15 @@ class _Problem(BaseModel):
 
 
 class Inquiry:
-    """Asks the application that serves ``request``, as its caller."""
+    """Client of the application that serves ``request``, with the same caller."""
 
     def __init__(self, request: Request) -> None:
         self._request = request
 
     async def get(self, path: str, kind: type[Document], **query: Any) -> Document:
-        """The document at ``/api/v1`` + ``path``. Raises ``Refused``.
+        """Return the document at ``/api/v1`` + ``path``. Raises ``Refused``.
 
-        ``None`` in ``query`` is left out, tuples are given part by part.
+        ``None`` in ``query`` is omitted; tuples become repeated parameters.
         """
         status, body = await self._send(API + path, query)
         if status >= 400:
@@ -68,7 +68,7 @@ class Inquiry:
         answer, outer, inner = _Answer(), self._request.scope, self._scope(path, query)
         await self._request.app(inner, answer.receive, answer.send)
         for name in inner.keys() - outer.keys():
-            if name.startswith(_FOUND_OUT):  # about the caller: it holds for the whole page
+            if name.startswith(_FOUND_OUT):  # about the caller: valid for the whole page
                 outer[name] = inner[name]
         return answer.status, bytes(answer.body)
 
@@ -86,7 +86,7 @@ class Inquiry:
 
 
 class _Answer:
-    """The other end of one question: nothing to read, everything kept."""
+    """Client side of one internal request: no body, and the whole response."""
 
     def __init__(self) -> None:
         self.status = 500
@@ -94,7 +94,7 @@ class _Answer:
         self._asked = False
 
     async def receive(self) -> Message:
-        if self._asked:  # the page never hangs up: who waits for that is cancelled once the answer is sent
+        if self._asked:  # never disconnects; a task that waits for it is cancelled after the response
             await asyncio.Event().wait()
         self._asked = True
         return {"type": "http.request", "body": b"", "more_body": False}

@@ -1,7 +1,7 @@
-"""Lanes with pieces on them: what ran where and when. The allocation's picture, and the small one of a chain.
+"""Lanes with bars on them: what ran where and when.
 
-A lane is a place (a node, an accelerator) and a piece what occupied it for a while (a link; within an allocation a
-task). Pieces that overlap in time lie in rows of their own.
+A lane is a node or a device. A bar (class ``Piece``) is a link, or a task within an allocation. Bars that overlap
+in time lie in separate rows.
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ if TYPE_CHECKING:
 
 
 _SCREENS = (("all", 331), ("wide", 1_040))
-"""How many pixels a lane has at least."""
+"""Smallest width of a lane in pixels, by screen."""
 _LETTER, _BESIDE = 6.8, 9
-"""Pixels that a label takes."""
+"""Width of a letter and margin of a label, in pixels."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What occupied a lane from ``start`` to ``end``."""
+    """A link or task on a lane, from ``start`` to ``end`` (epoch seconds)."""
 
     start: int
     end: int
     label: str
     short: str = ""
-    """Stands for the label where that does not fit."""
+    """Short label, where the label does not fit."""
     kind: str = "run"
-    """How it is drawn: ``run``, ``wait``, ``done``."""
+    """Style: ``run``, ``wait``, ``done``."""
     href: str = ""
     title: str = ""
-    """The whole of it in words."""
+    """Text alternative."""
     hue: int = 0
-    """Which of the colours, from 1; 0: that of its kind."""
+    """Number of the colour, from 1; 0: that of its kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One place and what was there."""
+    """A node or device with its bars."""
 
     name: str
     pieces: tuple[Piece, ...] = ()
@@ -49,7 +49,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A piece as it is drawn."""
+    """A drawn bar: x and width in percent."""
 
     piece: Piece
     x: float
@@ -58,14 +58,14 @@ class Bar:
 
     @property
     def fits(self) -> str:
-        """On which screens there is room for the label: ``all``, ``wide`` ones, ``none``."""
+        """Screens with room for the label: ``all``, ``wide``, ``none``."""
         needed = _LETTER * len(self.piece.label) + _BESIDE
         return next((name for name, pixels in _SCREENS if self.width * pixels / 100 >= needed), "none")
 
 
 @dataclass(frozen=True, slots=True)
 class DrawnLane:
-    """A lane as it is drawn."""
+    """A drawn lane with its rows of bars."""
 
     lane: Lane
     bars: tuple[Bar, ...]
@@ -73,7 +73,7 @@ class DrawnLane:
 
 
 def draw_lane(lane: Lane, axis: Axis) -> DrawnLane:
-    """The lane's pieces on ``axis``; those next to it are left out."""
+    """Draw the bars of a lane on ``axis``; those outside are left out."""
     seen = sorted((piece for piece in lane.pieces if _seen(piece, axis)), key=lambda piece: piece.start)
     bars = tuple(_bars(seen, axis))
     return DrawnLane(lane, bars, max((bar.row for bar in bars), default=0) + 1)

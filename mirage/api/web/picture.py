@@ -1,4 +1,4 @@
-"""A chain's links on an axis of time: what ran, what waited, where nothing ran and where two did."""
+"""A chain's links on a time axis: runs, waits, interruptions and overlaps."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Stroke:
-    """One rectangle, by what it stands for.
+    """One rectangle, by kind.
 
-    ``ran``, ``ahead`` (runs, and its limit reaches so far), ``wait`` (submitted, not started), ``gap`` (an
-    interruption), ``both`` (an overlap).
+    ``ran``, ``ahead`` (remaining time limit), ``wait`` (pending), ``gap`` (interruption), ``both`` (overlap).
     """
 
     kind: str
@@ -41,17 +40,17 @@ class Life:
 
     @classmethod
     def of(cls, link: LinkDocument | LinkBar) -> Life:
-        """The life of ``link``."""
+        """Return the times of ``link``."""
         instants = (seconds_of(link.submit), seconds_of(link.start), seconds_of(link.end))
         return cls(link.index, link.state == "running", *instants)
 
     @property
     def instants(self) -> list[int]:
-        """Those that are known."""
+        """The known times."""
         return [instant for instant in (self.submit, self.start, self.end) if instant is not None]
 
     def strokes(self, axis: Axis, now: int) -> Iterator[Stroke]:
-        """How it waited and ran."""
+        """Yield its wait and its run."""
         if self.submit is not None:
             yield from _stroke("wait", self.submit, self._until(now), axis)
         if self.start is None:
@@ -60,11 +59,11 @@ class Life:
             end = self.end if self.end is not None else now
             yield from _stroke("ran", self.start, min(end, now), axis)
             yield from _stroke("ahead", max(self.start, now), end, axis)
-        elif self.end is not None:  # how long a lost link ran is not known
+        elif self.end is not None:  # the run time of a lost link is unknown
             yield from _stroke("ran", self.start, self.end, axis)
 
     def _until(self, now: int) -> int:
-        """When it stopped waiting."""
+        """Return the end of its wait."""
         if self.start is not None:
             return self.start
         return self.end if self.end is not None else now
@@ -72,15 +71,15 @@ class Life:
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """From one link to the next that ran."""
+    """The handover from one link to the next that ran."""
 
     before: Life
     after: Life
     seconds: int
-    """Above 0 an interruption, below 0 an overlap."""
+    """Handover offset: above 0 an interruption, below 0 an overlap."""
 
     def strokes(self, axis: Axis) -> Iterator[Stroke]:
-        """What was wrong with it."""
+        """Yield its interruption or overlap."""
         assert self.before.end is not None
         assert self.after.start is not None
         if self.seconds > 0:
@@ -90,7 +89,7 @@ class Handover:
 
 
 def handovers(lives: Sequence[Life]) -> tuple[Handover, ...]:
-    """Each pair of neighbours that ran, once the first has ended."""
+    """Return the handovers between neighbours that ran, once the first has ended."""
     ran = [life for life in lives if life.start is not None]
     return tuple(
         Handover(before, after, after.start - before.end)
@@ -100,7 +99,7 @@ def handovers(lives: Sequence[Life]) -> tuple[Handover, ...]:
 
 
 def chain_strokes(links: Sequence[LinkDocument], axis: Axis, now: int) -> tuple[Stroke, ...]:
-    """All links in one row, handovers on top."""
+    """Draw all links in one row, handovers on top."""
     lives = [Life.of(link) for link in links]
     drawn = [stroke for life in lives for stroke in life.strokes(axis, now)]
     return tuple(drawn + [stroke for each in handovers(lives) for stroke in each.strokes(axis)])

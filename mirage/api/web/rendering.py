@@ -1,4 +1,4 @@
-"""Templates and what they may say: everything that comes from outside is escaped."""
+"""Renders templates; all external text is escaped."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 _INSTANT = re.compile(r"(\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)")
 _CODE = re.compile("`([^`]+)`")
 _STEERING = re.compile(f"(?![\t\n\r]){STEERING.pattern}")
-"""Line breaks and tabs turn nothing around."""
+"""Line breaks and tabs do not change the text direction."""
 UNKNOWN = "\N{EN DASH}"
-"""Stands where nothing is known."""
+"""Placeholder of an unknown value."""
 STATIC = Path(__file__).parent / "static"
 
 
@@ -58,9 +58,9 @@ def _environment() -> Environment:
 async def render(
     request: Request, template: str, me: MeDocument | None, status: int = 200, **values: Any
 ) -> HTMLResponse:
-    """The page ``template`` for ``me``; ``None``: for somebody who is not known.
+    """Render ``template`` for ``me``; ``None``: without a known caller.
 
-    Made in a thread of the caller's share: a page may hold thousands of tasks.
+    Runs in a thread of the caller's share: a page may have thousands of tasks.
     """
     root = request.scope.get("root_path", "")
     here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
@@ -70,14 +70,14 @@ async def render(
 
 
 def plain(value: object) -> object:
-    """A text that users may have written, without marks that turn its direction, or the reader's, around."""
+    """Replace control characters that change the text direction; users may have written the text."""
     if isinstance(value, str) and not isinstance(value, Markup):
         return _STEERING.sub("?", value)
     return value
 
 
 def when(text: str | None) -> Markup | str:
-    """A time of the API as ``<time>``; a script shows it in the reader's zone."""
+    """Format an API time as ``<time>``; a script shows it in the reader's zone."""
     seconds = seconds_of(text)
     if seconds is None:
         return UNKNOWN
@@ -85,7 +85,7 @@ def when(text: str | None) -> Markup | str:
 
 
 def since(text: str | None, now: str | None) -> Markup | str:
-    """A time as seen from ``now``: ``in 2 h``, with the time itself as its title."""
+    """Format a time relative to ``now``: ``in 2 h``, with the time as title."""
     at, seen = seconds_of(text), seconds_of(now)
     if at is None or seen is None:
         return UNKNOWN
@@ -95,13 +95,13 @@ def since(text: str | None, now: str | None) -> Markup | str:
 
 
 def told(text: str) -> Markup:
-    """A sentence of the journal, its times as ``<time>``."""
+    """Format a journal text, with its times as ``<time>``."""
     parts = _INSTANT.split(_STEERING.sub("?", text))
     return Markup("").join(when(part) if number % 2 else part for number, part in enumerate(parts))
 
 
 def spoken(text: str) -> Markup:
-    """A sentence of the API, what stands between backticks as ``<code>``."""
+    """Format an API text, with backticked parts as ``<code>``."""
     parts = _CODE.split(_STEERING.sub("?", text))
     code = Markup("<code>{}</code>")
     return Markup("").join(code.format(part) if number % 2 else part for number, part in enumerate(parts))
@@ -109,7 +109,7 @@ def spoken(text: str) -> Markup:
 
 @cache
 def asset(name: str) -> str:
-    """The address of a static file: it changes with the content, so that browsers may keep it indefinitely."""
+    """Return the URL of a static file. It changes with the content, so browsers may cache it indefinitely."""
     digest = hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:10]
     return f"/static/{name}?v={digest}"
 

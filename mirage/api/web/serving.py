@@ -1,4 +1,4 @@
-"""The page's files and its addresses, put next to those of the API."""
+"""Routes of the web UI and its static files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _FOR_EVER = "public, max-age=31536000, immutable"
 
 
 def install_pages(app: FastAPI) -> None:
-    """Serve people who come with a browser."""
+    """Add the pages and static files to the application."""
     pages = APIRouter(route_class=PageRoute, include_in_schema=False)
     pages.add_api_route("/", show_overview)
     pages.add_api_route("/over", show_over)
@@ -56,10 +56,10 @@ def install_pages(app: FastAPI) -> None:
 
 
 class PageRoute(APIRoute):
-    """A page whose troubles are pages too."""
+    """Route of a page; API errors are shown as pages."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The page, or why there is none."""
+        """Return a handler that turns ``Refused`` into an error page."""
         handler = super().get_route_handler()
 
         async def page(request: Request) -> Response:
@@ -72,12 +72,12 @@ class PageRoute(APIRoute):
 
 
 class KeptFiles(StaticFiles):
-    """Files whose address changes with their content."""
+    """Static files whose URL changes with their content."""
 
     def file_response(
         self, full_path: PathLike[str] | str, stat_result: stat_result, scope: Scope, status_code: int = 200
     ) -> Response:
-        """The file, to be kept by the browser."""
+        """Return the file, with a long cache lifetime."""
         response = super().file_response(full_path, stat_result, scope, status_code)
         if b"v=" in scope["query_string"]:
             response.headers["Cache-Control"] = _FOR_EVER
@@ -85,7 +85,7 @@ class KeptFiles(StaticFiles):
 
 
 async def _missing(request: Request, error: Exception) -> Response:
-    """A page for a browser at an address that is none, and a problem for every other client."""
+    """Respond to an unknown path: an error page for a browser, a problem document for other clients."""
     assert isinstance(error, HTTPException)
     answer = await refused(request, error)
     browser = "text/html" in request.headers.get("accept", "") and not request.url.path.startswith("/api/")

@@ -1,4 +1,4 @@
-"""The journal as a story: what the loop says at every cycle is told once, with how often."""
+"""Condensed journal: entries repeated in each cycle are shown once, with their number."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _REPEATED = ("decision", "trouble")
 
 @dataclass(slots=True)
 class Passage:
-    """One sentence, the latest of ``times`` that say the same but for numbers."""
+    """The latest of ``times`` entries that differ only in numbers."""
 
     entry: EntryDocument
     first: str | None
-    """When the earliest of them was said."""
+    """Time of the earliest one."""
     times: int = 1
 
 
 def condense(entries: Sequence[EntryDocument]) -> list[Passage]:
-    """The journal (newest first) without what predictors in shadow would have done, repetitions folded."""
+    """Condense a journal (newest first): drop entries of shadow predictors, fold repetitions."""
     told: list[Passage] = []
     for entry in entries:
         if entry.kind == "shadow":

@@ -1,4 +1,4 @@
-"""Accelerators as lanes, tasks as bars."""
+"""Draws devices as lanes, tasks as bars."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from mirage.api.documents.tasks import TaskCounts, TaskLaneDocument, TaskPieceDocument, TasksDocument
 
 MOST = 64
-"""Lanes of one chain on the page."""
+"""Most lanes of one chain on the page."""
 _HUES = 6
 _KINDS = {"running": "ahead", "failed": "failed"}
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A part of all tasks, as a stretch of a strip."""
+    """A part of all tasks, as a segment of a strip."""
 
     kind: str
     x: float
@@ -29,7 +29,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class TaskPicture:
-    """The tasks of one chain as they are drawn."""
+    """The drawn tasks of one chain."""
 
     found: TasksDocument
     lanes: tuple[DrawnLane, ...]
@@ -37,11 +37,11 @@ class TaskPicture:
     now_at: float
     shares: tuple[Share, ...]
     further: int
-    """Lanes that are not on the page."""
+    """Number of lanes not on the page."""
 
 
 def draw_tasks(found: TasksDocument, now: int) -> TaskPicture:
-    """The picture."""
+    """Draw the tasks of one chain at ``now`` (epoch seconds)."""
     names = dict.fromkeys(piece.task for lane in found.lanes for piece in lane.pieces)
     hues = {name: 1 + number % _HUES for number, name in enumerate(names)}
     lanes = [_lane(lane, hues, now) for lane in found.lanes[:MOST]]
@@ -57,7 +57,7 @@ def draw_tasks(found: TasksDocument, now: int) -> TaskPicture:
 
 
 def place_of(lane: TaskLaneDocument) -> str:
-    """An accelerator's name: its node and its number there."""
+    """Return the name of a device: node and index."""
     return lane.node if lane.device is None else f"{lane.node} : {lane.device}"
 
 
@@ -67,7 +67,7 @@ def _lane(lane: TaskLaneDocument, hues: dict[str, int], now: int) -> Lane:
 
 def _piece(piece: TaskPieceDocument, hue: int, now: int) -> Piece:
     again = f", attempt {piece.attempt}" if piece.attempt > 1 else ""
-    part = f", {piece.share:.0%} of it" if piece.share < 1 else ""
+    part = f", {piece.share:.0%} of the device" if piece.share < 1 else ""
     label = f"✕ {piece.task}" if piece.state == "failed" else piece.task
     return Piece(
         start=seconds_of(piece.start) or now,

@@ -1,4 +1,4 @@
-"""A stretch of time as a horizontal axis: times become percentages of its width."""
+"""Horizontal time axis: maps times to percent of its width."""
 
 from __future__ import annotations
 
@@ -18,50 +18,50 @@ class Tick:
 
     instant: int
     at: float
-    """Percent of the width."""
+    """Position in percent of the width."""
     is_date: bool
-    """Whether it is a midnight (UTC): a date says more than a time of day."""
+    """Whether it is midnight (UTC), labelled with the date."""
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """From ``start`` to ``end``, ``end`` after ``start``."""
+    """Axis from ``start`` to ``end`` (epoch seconds, ``end`` after ``start``)."""
 
     start: int
     end: int
 
     @classmethod
     def around(cls, instants: list[int], margin: float = 0.02) -> Axis:
-        """The shortest axis that shows all of ``instants`` (at least one), with a little room at both ends."""
+        """Return the shortest axis around ``instants`` (at least one), with a margin at both ends."""
         first, last = min(instants), max(instants)
         room = max(30, int((last - first) * margin))
         return cls(first - room, last + room)
 
     @property
     def length(self) -> int:
-        """Seconds."""
+        """Length of the axis in seconds."""
         return self.end - self.start
 
     def at(self, instant: float) -> float:
-        """Percent of the width, cut off at both ends."""
+        """Return the position in percent of the width, clipped at both ends."""
         return round(min(100.0, max(0.0, 100.0 * (instant - self.start) / self.length)), 3)
 
     def shows(self, instant: float) -> bool:
-        """Whether it lies on the axis."""
+        """Return whether a time is on the axis."""
         return self.start <= instant <= self.end
 
     def width(self, start: float, end: float) -> float:
-        """Percent of the width from ``start`` to ``end``; 0 where they are the wrong way round."""
+        """Return the width from ``start`` to ``end`` in percent; 0 if ``end`` is earlier."""
         return round(max(0.0, self.at(end) - self.at(start)), 3)
 
     @property
     def by_days(self) -> bool:
-        """Whether all ticks are of whole days: then none has a time of day, in any zone."""
+        """Whether all ticks are whole days, so that labels have no time of day in any zone."""
         return all(tick.is_date for tick in self.ticks)
 
     @property
     def ticks(self) -> tuple[Tick, ...]:
-        """Marks at round times (UTC), at most eight, none so near the ends that its text is cut off."""
+        """Up to eight marks at round times (UTC), not so near the ends that labels are clipped."""
         years = -(-self.length // (_MOST_TICKS * _STEPS[-1])) * _STEPS[-1]
         step = next((step for step in _STEPS if self.length / step <= _MOST_TICKS), years)
         first = -(-self.start // step) * step

@@ -1,4 +1,4 @@
-"""Times and durations in words for people."""
+"""Formats times and durations."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 
 
 def seconds_of(text: str | None) -> int | None:
-    """Epoch seconds of the API's ``2026-11-21T14:36:00Z``."""
+    """Parse an API time such as ``2026-11-21T14:36:00Z`` into epoch seconds."""
     return int(datetime.fromisoformat(text).timestamp()) if text else None
 
 
 def calendar(seconds: float) -> str:
-    """``21 Nov 14:36 UTC``: what stands on the page until a script knows the reader's own zone."""
+    """Format a time as ``21 Nov 14:36 UTC``, shown until a script converts it to the reader's zone."""
     at = datetime.fromtimestamp(seconds, UTC)
     return f"{at.day} {at:%b %H:%M} UTC"
 
 
 def span(seconds: float) -> str:
-    """A duration in its two largest units: ``45 s``, ``5 min``, ``2 h 5 min``, ``3 d 4 h``."""
+    """Format a duration in its two largest units: ``45 s``, ``5 min``, ``2 h 5 min``, ``3 d 4 h``."""
     whole = round(abs(seconds))
     if whole < _MINUTE:
         return f"{whole} s"
@@ -31,12 +31,12 @@ def span(seconds: float) -> str:
 
 
 def signed(seconds: float) -> str:
-    """The same of a difference: ``-5 min``."""
+    """Format a signed duration: ``-5 min``."""
     return f"{'-' if seconds < 0 else ''}{span(seconds)}"
 
 
 def relative(seconds: float, now: float) -> str:
-    """``in 2 h 5 min``, ``5 min ago``, ``now``."""
+    """Format a time relative to ``now``: ``in 2 h 5 min``, ``5 min ago``, ``now``."""
     ahead = seconds - now
     if abs(ahead) < 1:
         return "now"

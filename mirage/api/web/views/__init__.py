@@ -1,1 +1,1 @@
-"""One module a page."""
+"""Views of the web UI, one module per page."""

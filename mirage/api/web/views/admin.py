@@ -18,7 +18,7 @@ async def show_audit(
     chain: Annotated[str, Query(max_length=100)] = "",
     cursor: Annotated[str | None, Query(max_length=400)] = None,
 ) -> Response:
-    """Who did what, newest first."""
+    """Show the audit log, newest first."""
     ask = Inquiry(request)
     me = await ask.get("/me", MeDocument)
     found = await ask.get("/audit", AuditPage, chain=chain or None, cursor=cursor)
@@ -26,7 +26,7 @@ async def show_audit(
 
 
 async def show_configuration(request: Request) -> Response:
-    """Every key with its value and its source, table by table."""
+    """Show all keys with value and source, one table per section."""
     ask = Inquiry(request)
     me = await ask.get("/me", MeDocument)
     found = await ask.get("/configuration", ConfigurationDocument)

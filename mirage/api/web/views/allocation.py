@@ -1,4 +1,4 @@
-"""``/allocation``: which link occupies which node, and since when, and which tasks run within."""
+"""``/allocation``: links on nodes over time, and the tasks within them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from mirage.api.web.timeaxis import Axis
 from mirage.api.web.wording import seconds_of
 
 MOST = 256
-"""Lanes on the page."""
+"""Most lanes on the page."""
 _HUES = 6
 
 
 async def show_allocation(request: Request) -> Response:
-    """The page."""
+    """Show the nodes of the caller's links and the tasks on them."""
     ask = Inquiry(request)
     me = await ask.get("/me", MeDocument)
     found = await ask.get("/allocation", AllocationDocument)
@@ -63,6 +63,6 @@ def _lane(lane: LaneDocument, hues: dict[str, int], me: MeDocument, now: int) ->
 
 
 def _hues(lanes: list[LaneDocument]) -> dict[str, int]:
-    """A colour for each chain, the same as long as the chains are; the label says it too."""
+    """Return a colour per chain, stable for the same set of chains; labels name the chain too."""
     chains = sorted({piece.chain for lane in lanes for piece in lane.pieces})
     return {chain: 1 + number % _HUES for number, chain in enumerate(chains)}

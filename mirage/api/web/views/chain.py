@@ -1,4 +1,4 @@
-"""``/chains/ID``: one chain, its links in time, what was predicted of each, and why each thing was done."""
+"""``/chains/ID``: one chain with its link timeline, forecasts and journal."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from mirage.api.web.timeaxis import Axis
 from mirage.api.web.wording import seconds_of
 
 LANES = 8
-"""Links on one picture."""
+"""Links per page."""
 ENTRIES = 300
-"""Lines of the journal that are looked at."""
+"""Journal entries read."""
 FORECASTS = 40
 """Rows of the table of forecasts."""
 _LONG_AGO = 86_400
@@ -39,7 +39,7 @@ class LinkRow:
     bar: LinkBar | None
     """``None``: not submitted yet."""
     handover: Handover | None
-    """How it took over."""
+    """Handover from the link before."""
     strokes: tuple[Stroke, ...]
     fan: Fan
 
@@ -47,7 +47,7 @@ class LinkRow:
 async def show_chain(
     request: Request, chain_id: ChainName, before: Annotated[LinkIndex | None, Query()] = None
 ) -> Response:
-    """The page; ``before``: with the links before that one."""
+    """Show one chain; ``before``: only links before this number."""
     ask = Inquiry(request)
     me = await ask.get("/me", MeDocument)
     chain = await ask.get(f"/chains/{chain_id}", ChainDocument)
@@ -77,12 +77,12 @@ async def show_chain(
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """The part of a timeline that is on the page."""
+    """The part of a timeline on the page."""
 
     bars: list[LinkBar]
     lives: dict[int, Life]
     forecasts: dict[int, list[ForecastPoint]]
-    """Of the predictor in charge, oldest first, by link; also of the link that comes next."""
+    """Forecasts of the active predictor by link, oldest first; also for the next link."""
 
 
 def _shown(timeline: Timeline, before: int | None) -> _Shown:
@@ -98,7 +98,7 @@ def _shown(timeline: Timeline, before: int | None) -> _Shown:
 
 
 def _rows(timeline: Timeline, shown: _Shown, axis: Axis, now: int) -> list[LinkRow]:
-    """Oldest first; last the link that is to come, where something was said of it."""
+    """Return rows, oldest first; the next link is last if it has forecasts."""
     taken = {each.after.index: each for each in handovers([Life.of(bar) for bar in timeline.links])}
     rows = []
     for index, points in shown.forecasts.items():

@@ -1,4 +1,4 @@
-"""``/login``: the form for those whom nobody knows yet."""
+"""``/login``: the login form."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ async def show_login(
     used: bool = False,
     target: Annotated[str, Query(alias="next", max_length=2_000)] = "/",
 ) -> Response:
-    """The page; ``failed``: after a token that proved nothing; ``used``: after a link that counts no more."""
+    """Show the login form; ``failed``: after an invalid token; ``used``: after an invalid login link."""
     return await render(request, "login.html.j2", None, failed=failed, used=used, target=target)

@@ -1,4 +1,4 @@
-"""``/``: the cluster, its queue and the chains now; ``/over``: those that are over."""
+"""``/``: cluster, queue and active chains; ``/over``: finished chains."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from mirage.api.web.timeaxis import Axis
 from mirage.api.web.wording import seconds_of
 
 MOST = 100
-"""Chains on one page."""
+"""Chains per page."""
 _WAITING = ("planned", "submitted", "pending")
 _TROUBLE_FIRST = ("down", "failed", "paused", "starting")
-"""States in this order; others follow."""
+"""Sort order of states; others follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +30,17 @@ class ChainRow:
 
     chain: ChainDocument
     running: LinkDocument | None
-    """The one that ends last."""
+    """The running link that ends last."""
     waiting: LinkDocument | None
     left: int | None
-    """Seconds that it still may run."""
+    """Remaining seconds of its time limit."""
     used: float
-    """Percent of its time."""
+    """Used part of its time limit, in percent."""
     strokes: tuple[Stroke, ...]
 
 
 async def show_overview(request: Request, cursor: Annotated[str | None, Query(max_length=400)] = None) -> Response:
-    """The page; ``cursor``: with further chains."""
+    """Show active chains; ``cursor``: start of the page."""
     ask = Inquiry(request)
     me = await ask.get("/me", MeDocument)
     chains = await ask.get("/chains", ChainList, all=me.scope == "admin", live=True, limit=MOST, cursor=cursor)
@@ -68,7 +68,7 @@ async def show_overview(request: Request, cursor: Annotated[str | None, Query(ma
 
 
 async def show_over(request: Request, cursor: Annotated[str | None, Query(max_length=400)] = None) -> Response:
-    """Chains that are done or stopped."""
+    """Show chains that are done or stopped."""
     ask = Inquiry(request)
     me = await ask.get("/me", MeDocument)
     over = ("done", "stopped")
@@ -87,7 +87,7 @@ def _row(chain: ChainDocument, axis: Axis, now: int) -> ChainRow:
 
 
 def _trouble(chain: ChainDocument) -> int:
-    """Its place in the table, where lower ones come first."""
+    """Return the sort key: trouble first."""
     return _TROUBLE_FIRST.index(chain.state) if chain.state in _TROUBLE_FIRST else len(_TROUBLE_FIRST)
 
 
@@ -96,7 +96,7 @@ def _end(link: LinkDocument) -> str:
 
 
 def _axis(chains: list[ChainDocument], now: int) -> Axis:
-    """Two links back, one ahead, by the longest limit."""
+    """Two link lengths back and one ahead, by the longest time limit."""
     longest = max((chain.request.limit for chain in chains), default=86_400)
     return Axis(now - 2 * longest, now + longest)
 

@@ -1,4 +1,4 @@
-"""``/predict``: when would a job of this shape start, and how good such forecasts have been."""
+"""``/predict``: predicted start of a job, with past errors."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from mirage.api.web.wording import seconds_of
 FIELDS = ("limit", "nodes", "partition", "gres", "account", "qos", "predictor")
 _STARTING = {"limit": "24h", "nodes": "1"}
 _FORM_FAULTS = (404, 409, 422)
-"""Mistakes in what was asked."""
+"""Statuses of an invalid form."""
 
 
 @dataclass(frozen=True, slots=True)
 class Foreseen:
-    """One predictor's forecast as a ray on the axis."""
+    """One forecast as a ray on the axis."""
 
     said: Prediction
     x1: float
@@ -31,7 +31,7 @@ class Foreseen:
 
 
 async def show_predict(request: Request) -> Response:
-    """The form, and the answer where something was asked."""
+    """Show the form, and predictions if it was submitted."""
     ask = Inquiry(request)
     me = await ask.get("/me", MeDocument)
     cluster = await ask.get("/cluster", ClusterDocument)
@@ -53,7 +53,7 @@ async def show_predict(request: Request) -> Response:
 
 
 async def _answer(ask: Inquiry, given: dict[str, str]) -> tuple[PredictionList | None, str]:
-    """What is predicted; or what is wrong with the question; or neither, where nothing was asked."""
+    """Return predictions, or the error of an invalid form; neither before it was submitted."""
     if not given["limit"]:
         return None, ""
     query = {name: text or None for name, text in given.items()}

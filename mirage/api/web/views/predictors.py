@@ -1,4 +1,4 @@
-"""``/predictors``: how good each predictor is, the one in charge against those that only watch."""
+"""``/predictors``: errors and costs of active and shadow predictors, and trained models."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from mirage.api.web.inquiry import Inquiry
 from mirage.api.web.rendering import render
 
 _FEW = 0.05
-"""Hours: a scale of gains never shows less."""
+"""Smallest range of the gain scale, in hours."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A gain with its standard error twice on both sides; percents of a scale with 0 in the middle."""
+    """A gain ± 2 standard errors, in percent of a scale with 0 in the middle."""
 
     x1: float
     x2: float
@@ -28,26 +28,26 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class PredictorRow:
-    """One predictor: what it does here and how it did in one partition."""
+    """One predictor: its role, and its results in one partition."""
 
     name: str
-    """Without the directory that a trained model is in."""
+    """Name without the directory of a trained model."""
     at_work: PredictorDocument | None
     measured: ShadowResult | None
     gain: Interval | None
     curve: Curve | None
-    """How its promises were kept; ``None``: none could be yet."""
+    """Calibration; ``None``: no completed forecasts."""
 
     @property
     def where(self) -> str:
-        """Whose handovers it is measured on."""
+        """Partition of the handovers, in words."""
         if self.measured is None:
             return "all partitions" if self.curve else ""
         return self.measured.partition or "unknown partition"
 
     @property
     def roles(self) -> list[str]:
-        """What it does, in words."""
+        """Roles, in words."""
         if self.at_work is None:
             return ["set by chains"] if self.measured and self.measured.in_charge else []
         known = {
@@ -59,7 +59,7 @@ class PredictorRow:
 
 
 async def show_predictors(request: Request) -> Response:
-    """The page."""
+    """Show predictors, their calibration and the trained models."""
     ask = Inquiry(request)
     me = await ask.get("/me", MeDocument)
     found = await ask.get("/predictors", PredictorList)
@@ -79,7 +79,7 @@ async def show_predictors(request: Request) -> Response:
 
 
 def _rows(found: PredictorList, results: list[ShadowResult], scale: float) -> list[PredictorRow]:
-    """Those at work, then others that were measured; one row for each partition where it was."""
+    """Return configured predictors, then others with results; one row per partition with results."""
     at_work = {_short(each.name): each for each in found.predictors}
     measured: dict[str, list[ShadowResult]] = {}
     for result in results:
@@ -99,13 +99,13 @@ def _row(
 
 
 def _short(name: str) -> str:
-    """``xgboost:/var/lib/mirage/models/xgboost`` is ``xgboost``: its version stands with the models."""
+    """``xgboost:/var/lib/mirage/models/xgboost`` is ``xgboost``; the models table has its version."""
     kind, _, rest = name.partition(":")
     return kind if rest.startswith("/") else name
 
 
 def _scale(results: list[ShadowResult]) -> float:
-    """Hours from the middle of the scale to its ends."""
+    """Return hours from the middle of the gain scale to its ends."""
     return max([_FEW, *(abs(each.gain) + 2 * (each.gain_error or 0) for each in results if each.gain is not None)])
 
 

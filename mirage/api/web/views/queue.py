@@ -1,4 +1,4 @@
-"""``/queue``: the jobs of all users as the last look at the cluster showed them."""
+"""``/queue``: the jobs of all users in the last snapshot."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROWS = 100
 
 
 async def show_queue(request: Request) -> Response:
-    """One page of it."""
+    """Show one page of the queue."""
     ask = Inquiry(request)
     me = await ask.get("/me", MeDocument)
     cluster = await ask.get("/cluster", ClusterDocument)

@@ -1,4 +1,4 @@
-"""``/replays``: what submission policies would have made of past load; their progress and what came of them."""
+"""``/replays``: simulations of submission policies on past load, with progress and results."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from mirage.api.web.inquiry import Inquiry
 from mirage.api.web.rendering import render
 
 PRESET = "generated:demo:1"
-"""Offered next to the files."""
+"""Generated trace, listed with the files."""
 _ALL = "all"
 _LEAST = 0.25
-"""Hours that the picture shows at least."""
+"""Smallest range of the chart, in hours."""
 
 
 class Estimate(BaseModel):
-    """A statistic with the interval in which it lies."""
+    """A statistic with its confidence interval."""
 
     value: float | None
     low: float | None = None
@@ -30,7 +30,7 @@ class Estimate(BaseModel):
 
 
 class PolicyRow(BaseModel):
-    """One policy on the handovers of one class of load, as ``mirage replay --json`` has it; hours and shares."""
+    """Results of one policy in one class of load, as in ``mirage replay --json``; hours and shares."""
 
     policy: str
     load: str
@@ -44,7 +44,7 @@ class PolicyRow(BaseModel):
 
 
 class Metrics(BaseModel):
-    """What a replay measured."""
+    """Results of a replay."""
 
     episodes: int
     pairs_left_out: int
@@ -52,21 +52,21 @@ class Metrics(BaseModel):
 
 
 class Result(BaseModel):
-    """The part of a replay's document that is shown."""
+    """The displayed part of a replay's result."""
 
     notes: list[str] = []
     metrics: Metrics
 
 
 class ShownReplay(ReplayDocument):
-    """A replay without what the page leaves out: of a large result no objects are made."""
+    """A replay with only the displayed part of its result, so that large results are not parsed into objects."""
 
     result: Result | None
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyBars:
-    """A policy with its mean overlap to the left of the middle and its mean interruption to the right."""
+    """Bars of a policy: mean overlap to the left of the middle, mean interruption to the right."""
 
     row: PolicyRow
     overlap: float
@@ -75,7 +75,7 @@ class PolicyBars:
 
 
 async def show_replays(request: Request) -> Response:
-    """All that are kept, and the form that starts one."""
+    """Show all replays, and the form that starts one."""
     ask = Inquiry(request)
     me = await ask.get("/me", MeDocument)
     found = await ask.get("/replays", ReplayList)
@@ -83,7 +83,7 @@ async def show_replays(request: Request) -> Response:
 
 
 async def show_replay(request: Request, replay_id: Word) -> Response:
-    """One with what came of it."""
+    """Show one replay and its result."""
     ask = Inquiry(request)
     me = await ask.get("/me", MeDocument)
     replay = await ask.get(f"/replays/{replay_id}", ShownReplay)
@@ -95,7 +95,7 @@ async def show_replay(request: Request, replay_id: Word) -> Response:
 
 
 def _bars(rows: list[PolicyRow]) -> tuple[list[PolicyBars], float]:
-    """Every policy on all load, and how many hours lie between the middle and an end."""
+    """Return the bars of all policies on all load, and the hours from the middle to an end."""
     shown = [row for row in rows if row.load == _ALL]
     scale = max([_LEAST, *(_hours(each) for row in shown for each in (row.overlap_mean, row.interruption_mean))])
     return [
