@@ -135,7 +135,7 @@ class Feed:
         displaced.end()
 
     def leave(self, listener: Listener) -> None:
-        """Remove a listener."""
+        """Remove a listener from the feed."""
         with self._lock:
             self._listeners.discard(listener)
 

@@ -1,4 +1,4 @@
-"""All that the API needs of the daemon."""
+"""All that the API needs from the daemon."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ def _wall() -> Seconds:
 
 @dataclass(frozen=True, slots=True)
 class Inquiries:
-    """What may be asked of predictors."""
+    """Access to the predictors."""
 
     ask: Callable[[Question], Future[Foresight]]
-    """Puts a question before the loop. Raises ``TooManyQuestions``."""
+    """Passes a prediction request to the loop. Raises ``TooManyQuestions``."""
     named: Callable[[str, Asker], Guard | None]
-    """A predictor by its name; ``None``: it is asked anyway. May take seconds; raises ``PluginNotFound`` and
+    """Returns a predictor by name; ``None`` if it is used anyway. May take seconds; raises ``PluginNotFound`` and
     ``ConfigError``."""
     measured: Callable[[JobRequest | str | None], Sequence[Measured]]
-    """How good their forecasts have been, at all handovers, at those in a partition, or at those of such jobs.
-    May take seconds; raises ``StoreUnavailable``."""
+    """Past errors of the predictors: for all handovers, those in a partition, or those of similar jobs. May take
+    seconds; raises ``StoreUnavailable``."""
     compared: Callable[[Seconds], Sequence[Measured]] = lambda span: ()
-    """The same on the handovers of the last N seconds, with estimates of the predictors' own handovers. May
+    """The same for the handovers of the last N seconds, with estimated costs of the predictors' own decisions. May
     take longer."""
 
 
@@ -71,50 +71,49 @@ def _nobody_told(asker: str) -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Telemetry:
-    """What the daemon measures of itself, and the messages that it sends."""
+    """Metrics of the daemon, and its notification channels."""
 
     expose: Callable[[str], tuple[bytes, str]] = _nothing_measured
-    """The metrics for a scrape's ``Accept``, and how their format is called."""
+    """Returns the metrics and their content type, for a scrape's ``Accept`` header."""
     scrapers: str = "nobody"
-    """Who may scrape without saying who they are: ``nobody``, ``loopback`` or ``anybody``."""
+    """Who may scrape without credentials: ``nobody``, ``loopback`` or ``anybody``."""
     test: Callable[[str], Mapping[str, str]] = _nobody_told
-    """Sends a test message by each channel, on behalf of somebody; what came of it by the channels' names. Takes
-    seconds."""
+    """Sends a test message through each channel for a user; returns the result by channel name. Takes seconds."""
 
 
 class Models(Protocol):
-    """The predictors that are installed, and the trained models that are kept."""
+    """Installed predictors, and the model registry."""
 
     def installed(self) -> tuple[str, ...]:
-        """Names of all predictors."""
+        """Return the names of all predictors."""
 
     def at_work(self) -> tuple[str, tuple[str, ...], str]:
-        """As the configuration names them: in charge, in shadow, and who answers in their place."""
+        """Return the configured active predictor, shadow predictors and fallback."""
 
     def versions(self) -> tuple[Version, ...]:
-        """Every trained model that is kept. Raises ``ArtifactMismatch``."""
+        """Return all stored versions of trained models. Raises ``ArtifactMismatch``."""
 
     def in_shadow(self) -> Container[str]:
-        """Versions that the daemon itself compares with the active predictor, as ``NAME:VERSION``."""
+        """Return the versions that the daemon runs in shadow, as ``NAME:VERSION``."""
 
     def damage(self, version: Version) -> str:
-        """Why a version cannot be used, empty if it can. Takes seconds where its files were not read before."""
+        """Return why a version cannot be used; empty if it can. Takes seconds at the first call."""
 
     def promote(self, name: str, version: str, *, force: bool) -> Version:
-        """Put a version in use. Raises ``ConfigError`` where it has done worse in shadow, unless ``force``."""
+        """Promote a version. Raises ``ConfigError`` if it performed worse in shadow, unless ``force``."""
 
     def rollback(self, name: str) -> Version:
-        """Put the version in use again that was before. Raises ``ConfigError`` where there is none."""
+        """Return to the version in use before. Raises ``ConfigError`` without one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One key of the configuration."""
+    """A configuration key with its value and source."""
 
     key: str
     value: object
     source: str
-    """File and line, variable, or ``default``."""
+    """File and line, environment variable, or ``default``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,63 +121,63 @@ class ApiService:
     """The daemon as the API sees it; every callable may be called from any thread."""
 
     status: Callable[[], Status]
-    """The state after the last cycle."""
+    """Returns the state after the last cycle."""
     ask: Callable[[Command], Future[str]]
-    """Puts a command before the loop."""
+    """Passes a command to the loop."""
     entries: Callable[[ChainId, int], Sequence[Entry]]
-    """The last so many entries of the journal about a chain, newest first. May raise ``StoreUnavailable``."""
+    """Returns the last N journal entries of a chain, newest first. May raise ``StoreUnavailable``."""
     desk: OrderDesk | None = None
-    """Where users' agents fetch their orders; ``None`` where links are submitted in another way."""
+    """Requests to the users' agents; ``None`` if the daemon does not use agents."""
     chain_defaults: Mapping[str, Any] = field(default_factory=dict)
-    """What a new chain gets where its owner does not say, in the form of a chain's document."""
+    """Default settings of a new chain, in the form of a chain's document."""
     releases_links: bool = False
-    """Whether the daemon releases links that their owners have submitted held, and submits none."""
+    """Whether the daemon only releases held links that their owners have submitted."""
     check_request: Callable[[JobRequest], None] = lambda _: None
-    """Raises ``SubmissionRejected`` for what no link could be submitted with; may take seconds."""
+    """Raises ``SubmissionRejected`` for a request that Slurm would reject; may take seconds."""
     identify: Callable[[JobId, str], Identity] | None = None
-    """Asks Slurm about a job of an owner; may take seconds, raises ``UnknownJob``, ``NotPermitted`` and
-    ``ClusterUnavailable``. ``None``: there are no jobs but the daemon's."""
+    """Queries Slurm for a job of an owner; may take seconds, raises ``UnknownJob``, ``NotPermitted`` and
+    ``ClusterUnavailable``. ``None``: the cluster has only the daemon's jobs."""
     patience: float = 60.0
-    """Seconds that a command may wait for the loop."""
+    """Timeout of a command to the loop, in seconds."""
     journal: SqlJournal | None = None
-    """What happened and was decided, page by page."""
+    """The journal."""
     feed: Feed | None = None
-    """The same as it happens."""
+    """Live events of the journal."""
     inquiries: Inquiries | None = None
     cycle_seconds: Callable[[], float | None] = lambda: None
-    """Real seconds that the last cycle took."""
+    """Returns the duration of the last cycle, in real seconds."""
     about_cluster: Callable[[], tuple[str, str | None]] = lambda: ("", None)
-    """The backend, and Slurm's version where it is known. May take seconds at first."""
+    """Returns backend and Slurm version, if known. The first call may take seconds."""
     hides_jobs: Callable[[], bool] = lambda: False
-    """Whether Slurm keeps ordinary users from the jobs of others, or that is not known."""
+    """Returns whether Slurm hides jobs of others from users, or that is unknown."""
     models: Models | None = None
     configuration: Callable[[], Sequence[Setting]] = list
-    """Every key, secrets hidden."""
+    """Returns all keys, secrets hidden."""
     replays: ReplayRuns | None = None
     gate: Gate = field(default_factory=Gate)
-    """Who comes in, and how far."""
+    """Authentication and scopes."""
     url: Callable[[], str] = str
-    """Where browsers find the daemon; empty: nowhere."""
+    """Returns the URL of the web UI; empty: none."""
     frame_ancestors: tuple[str, ...] = ()
-    """Origins that may show the page within theirs."""
+    """Origins that may embed the web UI."""
     audit: AuditLog | None = None
-    """Who did what."""
+    """The audit log."""
     answers: AnswerStore | None = None
-    """What was answered under a key."""
+    """Stored responses by idempotency key."""
     index: ChainIndex = field(default_factory=ChainIndex)
-    """Chains of the last status by their IDs and owners."""
+    """Index of chains by ID and owner."""
     now: Callable[[], Seconds] = _wall
     """Slurm's clock."""
     tasks: TaskWatch = field(default_factory=TaskWatch)
-    """How tasks within links stand."""
+    """Task states within links."""
     telemetry: Telemetry = field(default_factory=Telemetry)
     impediment: Callable[[], str] = str
-    """Why this daemon may change nothing, such as that another leads; empty: it leads. Waits for nothing."""
+    """Returns why this daemon may change nothing, such as another leader; empty: it leads. Never waits."""
     check_room: Callable[[str], None] = lambda owner: None
-    """Raises ``QuotaExceeded`` where this user may have no further chain, as of the last cycle."""
+    """Raises ``QuotaExceeded`` if this user may have no further chain, as of the last cycle."""
     check_files: Callable[[Sequence[WatchedFile]], Sequence[FileState]] = _not_checked
-    """What a check of these files finds, in their order. Takes seconds."""
+    """Checks files; returns the results in order. Takes seconds."""
     readiness: Callable[[], Mapping[str, str]] = dict
-    """What is wrong with each part of the daemon; empty: nothing."""
+    """Returns the problem of each part of the daemon; empty texts: none."""
     ending: Callable[[], bool] = bool
-    """Whether the server ends: what waits for something to happen is to be answered now."""
+    """Returns whether the server is stopping, so that waiting requests must end now."""

@@ -68,7 +68,7 @@ _PRESENT = tuple(
     if name in (*relative.TIMES, *relative.SIZES, *relative.PRIORITIES, *relative.COUNTS, *relative.PLAIN)
     and name not in SEQUENCE
 )
-"""Read from the last row alone: the rest of it is the sequence's last step, or told by the snapshot."""
+"""Read from the last row only: the rest is the last step of the sequence, or known from the snapshot."""
 _CHANGING = (
     "idle_nodes",
     "pending_jobs",
@@ -104,9 +104,9 @@ class _Scene:
     """Nodes of each eligible pending job."""
     waiting_limit: Int64
     barred_nodes: int
-    """Nodes of the pending jobs that something else than the queue keeps from starting."""
+    """Nodes of pending jobs that are pending for another reason than the queue."""
     remaining: float
-    """Hours until the predecessor's end; 0 where it has ended or there is none."""
+    """Hours until the predecessor's end; 0 if it has ended or does not exist."""
 
 
 def _scene(observation: Observation) -> _Scene:

@@ -56,7 +56,7 @@ COLUMNS = (
 """Names of the columns; times in seconds.
 
 ``..._size`` is nodes of a job; ``..._largest_share`` the share of nodes that belongs to the user with most;
-``eligible_...`` pending jobs that nothing but the queue keeps from starting, node-seconds by their limits;
+``eligible_...`` jobs that are pending only because of the queue, node-seconds by their limits;
 ``freed_2h`` the nodes of running jobs whose limits end within two hours. All are 0 where there are no jobs.
 """
 

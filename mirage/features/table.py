@@ -32,7 +32,7 @@ class Origin:
     trace_fingerprint: str
     """SHA-256 (hex) of the trace's jobs."""
     trace_end: int
-    """The trace's last submission: whoever starts later has seen a queue that only empties."""
+    """The trace's last submission: later starts are in a queue that only empties."""
     first: int
     """First episode's start, seconds."""
     last: int

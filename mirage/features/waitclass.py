@@ -1,7 +1,7 @@
 """Which recent waits say something about a job: those of jobs like it, in its partition.
 
 Like it are those of the same GRES, QOS and account and of the same classes of size and time limit. Where these are
-few, ever more of that is left out, in an order of its own (``LADDER``); the partition never is.
+few, more of these criteria are left out, in a fixed order (``LADDER``); the partition never is.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SEARCHED = 1_000
 """Jobs started last in the partition among which those of the class are looked for."""
 
 USED = 100
-"""At most so many of them, the latest, count: the queue of last month says little of today's."""
+"""Latest waits that count: the queue of last month says little about today's."""
 
 ENOUGH = 20
 """With fewer of a class, a wider one counts; failing that, all of the partition."""
@@ -70,11 +70,11 @@ _FINER = ((True, True, True), (False, True, True), (False, False, True), (False,
 LADDER = tuple(Rung(gres, qos, *finer) for gres, qos, finer in product(Gres, (True, False), _FINER))
 """From the narrowest class to all of the partition: what decides most about a wait is left out last.
 
-Left out are in turn the account, size, limit, QOS, GRES type, GRES. Other GRES are other nodes, so a queue of
-their own. Another QOS comes before or after all others, or waits for limits of its own. Among equals the limit
-decides what backfill can start, then the size. The account counts by its fair share, and few jobs of one account
-start in the same hours. Where QOS or GRES are left out, account, size and limit are asked for again: waits that
-were kept without the former have these.
+Left out are in turn the account, size, limit, QOS, GRES type, GRES. Other GRES are other nodes, so another queue.
+Another QOS has a different priority, or separate limits. Among equals the limit decides what backfill can start,
+then the size. The account counts by its fair share, and few jobs of one account start in the same hours. Where QOS
+or GRES are left out, account, size and limit are used again, because waits that were kept without the former have
+these.
 """
 
 
@@ -167,7 +167,7 @@ class _Likeness:
         ]
 
     def _widened(self, rung: Rung) -> list[str]:
-        """What is left out, where it is something that could have been told apart."""
+        """Return the criteria left out, if jobs differ in them."""
         traits, asked = self._recent.traits, self._gres is None or self._gres[0] != NO_GRES
         left_out = {
             "GRES": rung.gres is Gres.ANY and (asked or _any_known(traits.gres)),
@@ -246,7 +246,7 @@ def class_of(request: JobRequest) -> tuple[str, int, int]:
 
 
 def _equal(names: Names, text: str) -> Mask | None:
-    """Who has this text; ``None`` where nobody has, or it is not known which."""
+    """Return the rows with this text; ``None`` if no row has it, or it is unknown."""
     if not text or text not in names.vocabulary:
         return None
     member: Mask = names.codes == names.vocabulary.index(text)

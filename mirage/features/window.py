@@ -39,7 +39,7 @@ class QueueWindows:
             self._of[name] = _longer(self._of.get(name), snapshot, name)
 
     def of(self, partition: str) -> Window | None:
-        """What is known of a partition (empty: of the whole cluster); ``None`` where nothing is."""
+        """Return the window of a partition (empty: of the whole cluster), or ``None``."""
         return self._of.get(partition)
 
     def copy(self) -> QueueWindows:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def read_about(connection: Connection, name: str) -> str | None:
-    """The value of one row; ``None``: there is none. A schema before 0007 has no such table."""
+    """Return the value of one row, or ``None``. A schema before 0007 has no such table."""
     return connection.execute(select(about.c.value).where(about.c.name == name)).scalar_one_or_none()
 
 

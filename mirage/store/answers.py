@@ -1,4 +1,4 @@
-"""Answers to requests that carried a key of their own: the same request again gets the same answer."""
+"""Stored responses to requests with an idempotency key, for repeated requests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class StoredAnswer:
     key: str
     time: int
     digest: bytes
-    """SHA-256 of what was asked."""
+    """SHA-256 of the request."""
     status: int
     headers: str
     """JSON: pairs of name and value."""
@@ -68,7 +68,7 @@ class AnswerStore:
 
 
 def _beyond(connection: Connection, answer: StoredAnswer) -> list[str]:
-    """Keys of the caller's oldest answers for which ``answer`` leaves no room."""
+    """Return the keys of the caller's oldest responses that must be dropped to make room for ``answer``."""
     columns = answers.c.key, func.length(answers.c.body)
     query = select(*columns).where(answers.c.caller == answer.caller).order_by(answers.c.time.desc())
     room, found = MOST_BYTES_OF_ONE - len(answer.body), list[str]()

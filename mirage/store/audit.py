@@ -1,4 +1,4 @@
-"""Who did what: every command and every act in somebody's name."""
+"""The audit log: every command, and every action on behalf of a user."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """One act."""
+    """An action of a user, or on behalf of one."""
 
     time: Seconds
     user: str

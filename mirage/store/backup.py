@@ -32,7 +32,7 @@ class NoBackup(StoreUnavailable):
 
 
 def backup_place(location: Location, folder: Path | None, label: str) -> Path:
-    """A name that is free: next to a SQLite file, for a server in ``folder``; it tells ``label`` and time."""
+    """Return a free name with ``label`` and time: next to a SQLite file; for a server in ``folder``."""
     stamp = f"backup-{label}-{datetime.now(UTC).strftime('%Y%m%dT%H%M%SZ')}"
     if location.file is not None:
         place = location.file.with_name(f"{location.file.name}.{stamp}")
@@ -122,7 +122,7 @@ def _copy_file(file: Path, part: Path) -> None:
     there = f"{file.as_uri()}?mode=rw"
     with closing(sqlite3.connect(there, uri=True)) as source, closing(sqlite3.connect(part)) as copy:
         source.backup(copy)  # all in one read: a busy writer would make it begin repeatedly
-        # One file, complete without a log next to it; whoever opens it as a store turns the log on again.
+        # One complete file without a log; opening it as a database turns the log on again.
         copy.execute("PRAGMA journal_mode = DELETE")
         mark_copy(copy)
         [found] = copy.execute("PRAGMA integrity_check(1)").fetchone()

@@ -85,7 +85,7 @@ class SqlChainStore:
         )
 
     def forget(self) -> None:
-        """Read again at the next question: another process may have written meanwhile."""
+        """Read again at the next call: another process may have written meanwhile."""
         with self._lock:
             self._records = None
 
@@ -163,7 +163,7 @@ def _delete(connection: Connection, old: Sequence[ChainId]) -> None:
 
 
 def _beyond(known: Records, most_of_one: int) -> list[ChainId]:
-    """The oldest of each owner's chains that are over, so that so many are left."""
+    """Return the oldest finished chains of each owner beyond ``most_of_one``."""
     by_owner: dict[str, list[ChainId]] = {}
     for chain_id, record in known.items():
         if record.over and not record.live:

@@ -1,4 +1,4 @@
-"""Transactions: whole or not at all, and every fault as one error."""
+"""Atomic transactions, with every database error as ``StoreUnavailable``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _none(connection: Connection) -> None:
 
 
 class Database:
-    """One database. Every thread may use it; each transaction has a connection of its own.
+    """A database. Any thread may use it; each transaction uses a separate connection.
 
     All methods raise ``StoreUnavailable``.
     """
@@ -41,10 +41,10 @@ class Database:
         tables: Condition = _none,
         count: WriteCount | None = None,
     ) -> None:
-        """``condition``: raises within each transaction that writes what must keep it from being committed.
+        """``condition``: called within each writing transaction; raises to prevent its commit.
 
-        ``file``: SQLite's, which must stay the one that was opened; ``tables``: raises where a server's tables
-        are others than at first; ``count``: of the transactions that write.
+        ``file``: the SQLite file, which must not be replaced; ``tables``: raises if a server's tables have been
+        replaced; ``count``: counts writing transactions.
         """
         self.where = where
         self._file = file
@@ -122,7 +122,9 @@ class Database:
         except DBAPIError as error:
             raise explained(error, self.where) from error
         except PoolTimeout as error:
-            raise StoreUnavailable(f"{self.where}: all connections are in use; ask less at once") from error
+            raise StoreUnavailable(
+                f"{self.where}: all connections are in use; send fewer requests at the same time"
+            ) from error
 
 
 def _once(engine: Engine, work: Callable[[Connection], T]) -> T:

@@ -34,7 +34,7 @@ def sqlite_engine(url: URL, patience: float) -> Engine:
     @event.listens_for(engine, "connect")
     def prepare(connection: sqlite3.Connection, entry: ConnectionPoolEntry) -> None:
         del entry
-        # Without this the driver begins and commits by its own rules; now only the listener below begins.
+        # Otherwise the driver begins and commits implicitly; now only the listener below begins.
         connection.isolation_level = None
         connection.execute("PRAGMA journal_mode = WAL")
         # NORMAL would lose the last commits in a power cut: an intent must be on disk before it is acted upon.
@@ -44,8 +44,8 @@ def sqlite_engine(url: URL, patience: float) -> Engine:
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        # A transaction that reads first and writes later fails at once where another writes meanwhile, whatever
-        # the timeout; writers therefore take their lock as they begin.
+        # A transaction that reads first and writes later fails immediately if another one writes meanwhile,
+        # whatever the timeout. So writers take their lock at the start.
         connection.exec_driver_sql(f"BEGIN {connection.get_execution_options().get(BEGIN, 'DEFERRED')}")
 
     return engine
@@ -99,8 +99,8 @@ def _check_encoding(encoding: str) -> None:
 def check_server(host: str, port: str) -> None:
     """Raise ``OperationalError`` where another user of this machine may have taken the server's port.
 
-    That user would be sent the password, and be the store then. A server on another machine proves itself by its
-    certificate (``sslmode=verify-full``).
+    That user would receive the password and could act as the database. A server on another machine proves itself
+    by its certificate (``sslmode=verify-full``).
     """
     if not host or host.startswith("/"):  # a Unix socket
         return

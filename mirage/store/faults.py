@@ -40,7 +40,7 @@ _POSTGRES = {
     "53300": ("the server takes no more connections", "raise its max_connections or end other clients"),
     "55P03": ("another session keeps a table locked", "end that session; pg_locks names it"),
     "25006": ("the server is read-only", "name the primary server, not a standby"),
-    "42501": ("the user may not do this there", "grant the user its own database or schema"),
+    "42501": ("the user lacks the privilege for this", "grant the user a separate database or schema"),
     "28P01": ("the server rejects the password", "correct the password in the address or in ~/.pgpass"),
     "28000": ("the server rejects this user", "allow the user in pg_hba.conf"),
     "3D000": ("there is no such database", "create it: createdb -E UTF8 -T template0 -O USER NAME"),
@@ -50,13 +50,13 @@ _POSTGRES = {
     ),
 }
 _NO_ANSWER = ("the server does not answer or closed the connection", "check that it runs and can be reached")
-_UNKNOWN = ("the database reports a fault", "see the database's own message")
+_UNKNOWN = ("the database reports an error", "see its message")
 
 _OUR_BUGS = (IntegrityError, ProgrammingError, DataError)
 
 
 def explained(error: DBAPIError, where: str) -> StoreUnavailable:
-    """The error to raise for what the driver raised; raises it again where it is a fault of this program."""
+    """Return the error for a driver error; raises the driver error again if it is a bug in Mirage."""
     cause = error.orig
     code = getattr(cause, "sqlstate", None)
     if error.statement is None and isinstance(error, ProgrammingError):  # no statement: it did not even connect

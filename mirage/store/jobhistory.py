@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class StoredJobs:
     """What the archive held when it was last read.
 
-    It is read when a longer span is asked for than ever before, and by ``refresh``, which whoever adds jobs calls
-    from a thread of its own: the loop does not wait for it, and sees the same table until it is done.
+    It is read when a longer span is requested than before, and by ``refresh``. The importer of jobs calls
+    ``refresh`` from a separate thread: the loop does not wait for it, and sees the old table until it is done.
     """
 
     def __init__(self, archive: JobArchive, clock: Clock) -> None:

@@ -1,4 +1,4 @@
-"""The jobs of all users, as accounting told of them; what look-aheads and trainings learn from."""
+"""The jobs of all users from accounting: the data of look-ahead and training."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class JobArchive:
         self._database = database
 
     def add(self, table: JobTable) -> None:
-        """Keep these jobs; those known already become as they are told of here. On disk when it returns.
+        """Store these jobs; known jobs are replaced. On disk on return.
 
         Left out are those whose ids are no plain numbers. Written in batches of 10,000. Raises
         ``StoreUnavailable``.

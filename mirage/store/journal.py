@@ -71,9 +71,9 @@ class SqlJournal:
         self._listeners: tuple[Callable[[JournalLine], None], ...] = ()
 
     def listen(self, listener: Callable[[JournalLine], None]) -> None:
-        """Tell ``listener`` of every line written from now on, once it is on disk.
+        """Call ``listener`` for every entry written from now on, once it is on disk.
 
-        The loop's thread does: the listener must wait for nothing and raise nothing.
+        The loop's thread calls it: it must neither wait nor raise.
         """
         self._listeners = (*self._listeners, listener)
 
@@ -82,7 +82,7 @@ class SqlJournal:
         self._outbox.add(self.row(entry))
 
     def row(self, entry: Entry) -> Waiting:
-        """An entry as it is written, by whomever, and who is to be told then."""
+        """Return an entry as a row to write, with its listener."""
         details = {name: getattr(entry, name) for name in _REST}
         row = {
             "time": int(entry.time),
@@ -146,8 +146,8 @@ class SqlJournal:
     def thinned(self, span: Span, kinds: Collection[EntryKind], most: int) -> tuple[JournalLine, ...]:
         """About ``most`` entries of a chain's, newest first: all, or those of times evenly apart.
 
-        Of a time all are given or none, so that what several predictors said then stands side by side. Raises
-        as ``read``.
+        Entries of the same time are included or left out together, so that forecasts of several predictors can be
+        compared. Raises as ``read``.
         """
         return self._database.read(lambda connection: self._thinned(connection, span.within(kinds), most))
 

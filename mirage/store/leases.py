@@ -47,7 +47,7 @@ class SqlLeases:
 def fence(holder: str, term: int) -> Callable[[Connection], None]:
     """A condition of a transaction: that ``holder`` still leads in ``term`` when it is committed.
 
-    Whoever wants to take the lease waits until the transaction has ended; raises ``Deposed`` where it is taken.
+    Other daemons wait for the end of the transaction to take the lease; raises ``Deposed`` if it is taken.
     """
 
     def check(connection: Connection) -> None:

@@ -20,7 +20,7 @@ _EXAMPLES = "sqlite:////var/lib/mirage/mirage.db or postgresql://mirage@localhos
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """One database."""
+    """A database URL, and the file of a SQLite database."""
 
     url: URL
     file: Path | None

@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from mirage.store.upserts import Row
 
 _MOST = 200_000
-"""Rows of all users; once they are so many, the users with the most lose the oldest of theirs."""
+"""Waiting rows of all users; beyond, the users with the most lose their oldest."""
 _UNFIT = (DataError, IntegrityError, ProgrammingError, OverflowError, TypeError, ValueError)
-"""What a driver raises for values that it cannot write, however often it is tried."""
+"""Errors of values that the driver can never write; not retried."""
 _log = logging.getLogger(__name__)
 
 Told = Callable[[int], None]
-"""Is told a row's key once the row is on disk."""
+"""Called with a row's key once the row is on disk."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A row, and who is to be told its key once it is written."""
+    """A row, and the callback for its key once it is written."""
 
     table: Table
     row: Row
@@ -52,7 +52,7 @@ class Outbox:
     def __init__(self, database: Database) -> None:
         self._database = database
         self.owners: dict[str, str] = {}
-        """By chain, as the store of chains knows them. Rows of other chains, and of none, are the site's."""
+        """Owner by chain. Rows of unknown chains, and of none, count as the site's."""
         self._rows: deque[Waiting] = deque()
 
     @property
@@ -143,7 +143,7 @@ class Outbox:
 
 
 def _inserted(connection: Connection, waiting: Sequence[Waiting]) -> list[tuple[Told, int]]:
-    """Writes the rows; whom to tell which key."""
+    """Write the rows; return the callbacks with their keys."""
     by_table: dict[Table, list[Waiting]] = {}
     for each in waiting:
         by_table.setdefault(each.table, []).append(each)

@@ -2,7 +2,7 @@
 
 A copy that ``back_up`` makes of a SQLite file has the time of the copy as ``user_version``, which an original
 never has. PostgreSQL's tables get other OIDs from ``pg_restore``: a database that was restored from a dump, by
-whatever tool, names OIDs in itself that are not its own.
+any tool, contains OIDs other than those of its tables.
 
 A process that has the database open while it is restored must not write into it: its records are of another
 database. A SQLite file is another one then (``location.OpenedFile``), and PostgreSQL's tables have other OIDs
@@ -54,7 +54,7 @@ _TABLE_OID = text("SELECT CAST(to_regclass('about') AS oid)")
 
 @dataclass(frozen=True, slots=True)
 class Restoration:
-    """What is known of a database that was restored and whose chains were not compared with Slurm since."""
+    """A restored database whose chains have not been compared with Slurm yet."""
 
     since: Seconds
     """When something was stored last before the backup, on Slurm's clock: what came later is missing."""
@@ -265,7 +265,7 @@ def _own_origin(connection: Connection) -> str:
 
 
 def _table_oid(connection: Connection) -> int:
-    """The OID of one table; 0: there is none, or this is SQLite."""
+    """Return the OID of one table; 0 without the table, or for SQLite."""
     if connection.dialect.name != "postgresql":
         return 0
     return int(connection.execute(_TABLE_OID).scalar_one() or 0)

@@ -32,7 +32,7 @@ class Schema:
     found: str | None
     """``None``: nothing is in there yet."""
     steps: tuple[str, ...]
-    """All that this version knows, the first one first; the last is wanted."""
+    """Schema versions known to this Mirage, oldest first; the last one is required."""
 
     @property
     def wanted(self) -> str:
@@ -72,9 +72,9 @@ def look_at(database: Database) -> Schema:
 def upgrade(database: Database, keep: Callable[[str], None]) -> str | None:
     """Upgrade the schema where it is older; nothing happens where it is this version's.
 
-    ``keep`` is called with the older one's number while nobody else can write and before anything is changed. All
-    steps are one transaction, and what ``keep`` raises calls them off. Returns that number, ``None`` where nothing
-    older was there. Raises ``ConfigError`` where the schema is newer, and ``StoreUnavailable``.
+    ``keep`` is called with the old version number before any change, while no other process can write. All steps
+    are one transaction, and an error of ``keep`` aborts them. Returns that number, ``None`` without an older
+    schema. Raises ``ConfigError`` where the schema is newer, and ``StoreUnavailable``.
     """
     schema = look_at(database)
     if schema.found == schema.wanted:

@@ -68,7 +68,7 @@ def restore_script(request: JobRequest, read: Callable[[str], bytes], where: str
 
 
 def add_contents(connection: Connection, contents: Contents) -> None:
-    """Add what is not there yet."""
+    """Add missing contents."""
     rows: list[Row] = [{"digest": digest, "content": content} for digest, content in contents.items()]
     insert_new(connection, scripts, rows)
 

@@ -41,7 +41,7 @@ class SnapshotArchive:
         return tuple(self._database.read(lambda connection: connection.execute(query).scalars().all()))
 
     def read(self, start: Seconds, end: Seconds) -> Iterator[Snapshot]:
-        """The snapshots from ``start`` until before ``end``, in order of time, one in memory at once.
+        """The snapshots from ``start`` until before ``end``, in order of time, with one in memory.
 
         Those deleted meanwhile are left out. Raises ``StoreUnavailable``, and ``ConfigError`` for one that a newer
         Mirage stored.

@@ -6,7 +6,7 @@ they are searched, sorted or read with plain SQL. Code that reads a value back r
 Scripts, and environments with arguments, are large and needed for submissions alone: ``scripts`` holds them by
 their SHA-256, so that the chains fit into memory whatever users store.
 
-An intent has no table of its own: it is a link in state ``planned``. Intent and submission are two states of one
+An intent has no separate table: it is a link in state ``planned``. Intent and submission are two states of one
 link under one tag, and a second table would have to be kept in step with it through every crash. Nor have
 decisions: they are entries of the journal, which carry their predictions.
 """

@@ -64,7 +64,7 @@ class TokenStore:
         self._database.write(work)
 
     def remove(self, token_id: str) -> None:
-        """Forget one; nothing happens where there is none."""
+        """Delete a token; a missing one is no error."""
         gone = delete(tokens).where(tokens.c.token_id == token_id)
         self._database.write(lambda connection: connection.execute(gone))
 

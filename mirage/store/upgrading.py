@@ -1,4 +1,4 @@
-"""From an earlier Mirage's schema to this one's, with a copy of what was there."""
+"""Upgrades the schema of an earlier Mirage, with a backup of the database."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Upgrade:
     """The schema that was there; ``None``: nothing was."""
     after: str
     backup: Path | None = None
-    """As it was before; ``None``: nothing had to be kept, or nobody wanted it."""
+    """Backup of the old database; ``None``: not needed or not requested."""
 
 
 def inspect_store(url: str) -> Schema:
@@ -74,7 +74,7 @@ def bring_up_to_date(
     try:
         before = upgrade(database, copy)
     except BaseException:
-        # The store is as it was: a daemon that is started repeatedly shall not fill the disk with copies.
+        # The database is unchanged: repeated starts must not fill the disk with copies.
         for useless in made:
             useless.unlink(missing_ok=True)
         raise

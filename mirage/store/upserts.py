@@ -1,4 +1,4 @@
-"""Insertions that mind what is there already; SQLite and PostgreSQL spell them alike."""
+"""Insertions that skip or replace existing rows; same syntax in SQLite and PostgreSQL."""
 
 from __future__ import annotations
 

@@ -30,9 +30,9 @@ _BATCH = 10_000
 _REMEMBERED = 500_000
 """Waits that stay in memory at most, some 40 MB, whatever is asked for."""
 _OVERHEAD = 100
-"""As many waits does an answer count for next to its own: there may be many empty ones."""
+"""Cost of a cached result in addition to its waits: there may be many empty ones."""
 _MOST_REMEMBERED = 10_000
-"""Longer answers are for measurements, which come seldom."""
+"""Most waits of a cached result; longer ones are for rare measurements."""
 _OF_CLASS = 500
 """Further jobs of a class, at most, from before the partition's last ones."""
 _NONE = RecentWaits.none()
@@ -156,7 +156,7 @@ def _known(instant: Seconds) -> Seconds | None:
 
 
 def _trait_cells(traits: JobTraits) -> Iterator[Row]:
-    """What is not known is null."""
+    """Unknown values are null."""
     texts = [[storable(text) or None for text in getattr(traits, name).decode()] for name in _TEXTS]
     for account, qos, gres, count in zip(*texts, traits.gres_per_node.tolist(), strict=True):
         yield {"account": account, "qos": qos, "gres": gres, "gres_per_node": count if count >= 0 else None}

@@ -126,7 +126,7 @@ def _traits(snapshot: Snapshot, chosen: NDArray[np.bool_]) -> JobTraits:
 
 
 def _rows(known: Int64, wanted: Int64) -> Int64:
-    """Where each of the wanted is among the known; -1: nowhere."""
+    """Return the position of each of ``wanted`` in ``known``; -1 if missing."""
     if not len(known) or not len(wanted):
         return np.full(len(wanted), -1, dtype=np.int64)
     candidates = np.flatnonzero(np.isin(known, wanted))

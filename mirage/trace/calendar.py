@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mirage.trace.faults import Faults, Mask
 
 _BLOCK = 900
-"""Seconds. Every change of an offset from UTC since 1971 fell on a multiple of it, as local time tells it."""
+"""Seconds. Every change of a UTC offset since 1971 was at a multiple of it in local time."""
 _DIGITS = (0, 1, 2, 3, 5, 6, 8, 9, 11, 12, 14, 15, 17, 18)
 _SEPARATORS = ((4, "-"), (7, "-"), (13, ":"), (16, ":"))
 _YEARS = (1971, 2200)
@@ -47,9 +47,9 @@ def time_zone(name: str) -> ZoneInfo:
 
 
 def read_stamps(texts: Sequence[str], zone: ZoneInfo, name: str, faults: Faults) -> Stamps:
-    """A column of stamps; those without an offset of their own are wall-clock times in ``zone``.
+    """Read a column of timestamps; those without an offset are local times in ``zone``.
 
-    Faults: text that is no time, dates outside 1971-2200, times that the zone's clocks skipped.
+    Row errors: invalid times, dates outside 1971-2200, local times skipped by a clock change.
     """
     local, plain = _civil_seconds(texts)
     epoch, again, skipped = _to_epoch(local, plain, zone)
@@ -72,7 +72,7 @@ def in_order(*columns: Stamps) -> tuple[Int64, ...]:
 
 
 def twice_note(zone: ZoneInfo, *columns: Stamps) -> tuple[str, ...]:
-    """A sentence on the stamps that could be two times; none where there are none."""
+    """Return a note on ambiguous timestamps; empty without any."""
     count = sum(int((column.again > 0).sum()) for column in columns)
     if not count:
         return ()
@@ -121,7 +121,7 @@ def _offset(time: datetime) -> int:
 
 
 def _other_form(text: str, row: int, name: str, faults: Faults) -> int:
-    """Missing, epoch seconds, or a stamp with an offset of its own; anything else is a fault."""
+    """Read a missing value, epoch seconds, or a timestamp with offset; anything else is a row error."""
     stripped = text.strip()
     if is_missing(stripped):
         return ABSENT

@@ -48,9 +48,9 @@ def natural_number(text: str) -> int:
 def read_cells(
     texts: Sequence[str], read: Callable[[str], int], dtype: type[np.signedinteger[Any]], name: str, faults: Faults
 ) -> NDArray[Any]:
-    """``read`` of each text as an array of ``dtype``; rows it rejects get a fault and ``ABSENT``.
+    """``read`` of each text as an array of ``dtype``; rejected rows get a row error and ``ABSENT``.
 
-    ``name`` is the field's name for the fault. Values that ``dtype`` cannot hold are faults too.
+    ``name``: field name in the error. Values out of the range of ``dtype`` are errors too.
     """
     bounds = np.iinfo(dtype)
     values: dict[str, int] = {}

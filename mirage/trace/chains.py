@@ -17,7 +17,7 @@ MIN_LIMIT = 12 * 3600
 MET_LIMIT = 0.98
 """Share of its limit that a link has run."""
 WINDOW = 72 * 3600
-"""Seconds between a link's end and the next one's start, before or after, within which they belong together."""
+"""Largest distance in seconds between the end of a link and the start of the next, in either direction."""
 PROMPT = 600
 """Seconds after a link's end within which a user who waits for it submits the next."""
 LATE = 3600

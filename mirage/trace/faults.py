@@ -39,7 +39,7 @@ class RejectedRow:
 
 @dataclass(slots=True)
 class Faults:
-    """Collects the first fault of each row while the columns are read."""
+    """Collects the first error of each row while columns are read."""
 
     path: str
     lines: NDArray[np.int64]
@@ -52,7 +52,7 @@ class Faults:
         self._rows.setdefault(row, RejectedRow(int(self.lines[row]), column, problem))
 
     def add_where(self, bad: Mask, column: str, problem: Callable[[int], str]) -> None:
-        """Note a fault of every row of a mask; ``problem`` words it for a row."""
+        """Add an error to every row of a mask; ``problem`` returns the text for a row."""
         for row in np.flatnonzero(bad).tolist():
             self.add(row, column, problem(row))
 
@@ -62,7 +62,7 @@ class Faults:
 
     @property
     def good(self) -> Mask:
-        """Which rows have no fault so far."""
+        """Return the rows without an error so far."""
         good = np.ones(len(self.lines), dtype=bool)
         good[list(self._rows)] = False
         return good

@@ -134,7 +134,7 @@ def _give_starts(columns: dict[str, Any], frame: Frame, notes: list[str]) -> Non
 
 
 def _narrow(numbers: Int64, name: str, faults: Faults) -> NDArray[np.int32]:
-    """As 32-bit numbers; a fault for those that are too large, or negative without being absent."""
+    """Convert to 32 bits; a row error for numbers that are too large, or negative but not ``ABSENT``."""
     bad = (numbers > _BIGGEST) | (numbers < ABSENT)
     faults.add_where(bad, name, lambda row: f"{numbers[row]} is out of range")
     return np.where(bad, ABSENT, numbers).astype(np.int32)

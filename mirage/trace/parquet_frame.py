@@ -47,7 +47,7 @@ class Frame:
         return next((name for name in names if name in self.names), None)
 
     def about(self, key: bytes) -> dict[str, Any]:
-        """The JSON object that the file's metadata keep under ``key``; empty where there is none."""
+        """Return the JSON object under ``key`` in the file's metadata, or an empty one."""
         text = (self._table.schema.metadata or {}).get(key)
         try:
             about = parse_own_json(text) if text else {}

@@ -26,11 +26,11 @@ class SwfHeader:
     entries: tuple[tuple[str, str], ...] = ()
 
     def get(self, name: str) -> str:
-        """The value of a header field such as ``Computer``; empty where there is none."""
+        """Return the value of a header field such as ``Computer``, or an empty text."""
         return next((value for key, value in self.entries if key.lower() == name.lower()), "")
 
     def number(self, name: str) -> int:
-        """A field as a whole number (``MaxProcs``); ``ABSENT`` where there is none."""
+        """Return a field as an integer (``MaxProcs``), or ``ABSENT``."""
         first = self.get(name).split()[:1]
         return int(first[0]) if first and _NUMBER.fullmatch(first[0]) else ABSENT
 
@@ -100,7 +100,7 @@ def finish(
 
 
 def find_contradictions(columns: dict[str, Any], faults: Faults, names: FieldNames) -> None:
-    """Add a fault to each row whose fields cannot all be true."""
+    """Add an error to each row with contradictory fields."""
     submit, start, end = columns["submit"], columns["start"], columns["end"]
     ran, ended = start != ABSENT, end != ABSENT
     faults.add_where(

@@ -21,7 +21,7 @@ _MB = 1 << 20
 
 @contextmanager
 def within_free_memory(path: str) -> Iterator[None]:
-    """Give this process at most half of the machine's free memory in addition to its own.
+    """Limit this process to its current memory plus half of the machine's free memory.
 
     Raises ``TraceError`` where that is not enough. Where the system does not say what is free, nothing is bounded.
     """

@@ -130,7 +130,7 @@ def _of_whole_runs(ids: Sequence[str], submit: Int64, eligible: Int64, start: In
 
 
 def _cells(dump: Dump, *fields: str) -> tuple[str, ...]:
-    """The cells of the first field there is, blank where there is none."""
+    """Return the cells of the first existing field, or blank ones."""
     return dump.cells(*fields) or ("",) * len(dump)
 
 
@@ -201,7 +201,7 @@ def _id_notes(table: JobTable) -> tuple[str, ...]:
     repeated = sum(count - 1 for count in Counter(ids).values())
     notes = []
     if components:
-        notes.append(f"components of heterogeneous jobs, as jobs of their own: {components}")
+        notes.append(f"components of heterogeneous jobs, as separate jobs: {components}")
     if repeated:
         notes.append(f"rows that repeat the id of another, submitted at another time (requeued jobs): {repeated}")
     return tuple(notes)

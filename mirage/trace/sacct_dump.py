@@ -55,7 +55,7 @@ def looks_like_sacct(lines: Sequence[str]) -> bool:
 def cut(lines: Sequence[str], path: str) -> Dump:
     """Cut the lines at ``|``. Blank lines and repeated headers (joined dumps) are no rows.
 
-    Rows with another number of fields become faults. Raises ``TraceError`` without a header with JobID.
+    Rows with another number of fields become row errors. Raises ``TraceError`` without a header with JobID.
     """
     fields = _header(lines[0])
     key = _place(fields, "JobID")

@@ -70,7 +70,7 @@ def resources(dump: Dump) -> dict[str, Any]:
 
 
 def size_notes(dump: Dump) -> tuple[str, ...]:
-    """Where the dump tells what jobs asked for, and not what they got."""
+    """Return a note if the dump has requested but no allocated resources."""
     if any(dump.cells(field) is not None for field in _GOT) or all(dump.cells(field) is None for field in _ASKED):
         return ()
     return (
@@ -79,7 +79,7 @@ def size_notes(dump: Dump) -> tuple[str, ...]:
 
 
 def _first_known(*columns: Int64) -> Int64:
-    """In each row the first positive number; ``ABSENT`` where there is none."""
+    """Return the first positive number of each row, or ``ABSENT``."""
     known = np.full(len(columns[0]), ABSENT, dtype=np.int64)
     for column in columns:
         known = np.where(known > 0, known, column)
@@ -99,7 +99,7 @@ def _count(dump: Dump, field: str) -> Int64:
 
 
 def _read(dump: Dump, field: str, read: Callable[[str], Amounts]) -> _Resources:
-    """A column of lists; those that cannot be read are empty and a fault."""
+    """Read a column of lists; invalid ones are empty and a row error."""
     index: dict[str, int] = {}
     cells = dump.cells(field) or ("",) * len(dump)
     codes = np.fromiter((index.setdefault(t, len(index)) for t in cells), dtype=np.int64, count=len(dump))

@@ -29,7 +29,7 @@ WEEK_HOURS = 168
 _LONGEST = 100 * 365 * 86_400
 """Seconds; there is a figure for each hour."""
 CALENDAR_FROM = 10 * 365 * 86_400
-"""Seconds since 1970. Traces whose times lie before have a zero of their own and no hours of the week."""
+"""Seconds since 1970. Earlier times are relative to the trace, so that hours of the week are unknown."""
 _THURSDAY = 3 * 24
 """The epoch's first hour, counted from Monday 0:00."""
 
@@ -171,7 +171,7 @@ def _check_span(table: JobTable) -> None:
 
 
 def _sizes(table: JobTable) -> tuple[str, Int64]:
-    """The unit in which the trace tells sizes, and each job's size; ``ABSENT`` where it is not known."""
+    """Return the unit of sizes in the trace, and each job's size; ``ABSENT`` if unknown."""
     if (table.nodes > 0).any() or not (table.cpus > 0).any():
         return "nodes", table.nodes.astype(np.int64)
     return "cpus", table.cpus.astype(np.int64)

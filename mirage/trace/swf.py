@@ -81,7 +81,7 @@ def read_header(lines: Sequence[str]) -> SwfHeader:
 
 
 def import_swf(lines: Sequence[str], path: str, strictness: Strictness) -> ImportResult:
-    """Read a log; times count from its own start, whose Unix time is the table's ``origin``.
+    """Read a log; times count from its start, whose Unix time is the table's ``origin``.
 
     CPUs become ``cpus``: those requested, or those allocated where the request is not known. Rows of status
     2-4 (parts of a job that has a row as a whole) are left out and counted. Raises ``TraceError`` for the first
@@ -132,7 +132,7 @@ def _problem(row: list[str]) -> str:
 
 
 def _integers(cells: Matrix, faults: Faults) -> Int64:
-    """The cells as whole numbers; a fault for those that cannot be."""
+    """Read the cells as integers; a row error for others."""
     limit = np.full(len(Field), _BIGGEST_TIME)
     limit[list(_COUNTS)] = _BIGGEST
     usable = np.isfinite(cells) & (np.abs(cells) <= limit)

@@ -106,7 +106,7 @@ def test_the_notes_say_what_was_changed() -> None:
     for said in (
         "UTC",
         "expanded into their tasks: 1 (3 tasks",
-        "heterogeneous jobs, as jobs of their own: 1",
+        "heterogeneous jobs, as separate jobs: 1",
         "cancelled jobs with a start but no node, which count as never started: 1",
         "not used: Comment",
     ):

@@ -44,7 +44,7 @@ class AuditWriter:
         self._write([entry])
 
     def add(self, entry: AuditEntry) -> None:
-        """Queue one entry."""
+        """Queue one entry to be written in the background."""
         with self._changed:
             taken = self._has_room(entry.user) and self._starts()
             if taken:

@@ -268,7 +268,7 @@ class Gate:
             )
 
     def _is_met(self, peer: Peer) -> bool:
-        """Whether the name needs no look-up: it is stored for this UID, it is root's, or there is none."""
+        """Whether the name needs no look-up: it is stored for this UID, it is root's, or empty."""
         holders = self.holders
         return holders is None or peer.is_root or peer.share == NAMELESS or holders.knows(peer.name, peer.uid)
 

@@ -43,7 +43,7 @@ class PeerProtocol(BoundedProtocol):
         """Read the credentials, once per connection."""
         super().connection_made(transport)
         connection: socket.socket = transport.get_extra_info("socket")
-        if has_left(connection):  # before it was accepted: this makes a flood of such connections cheap
+        if has_left(connection):  # before it was accepted: a flood of such connections stays cheap
             transport.abort()
             return
         if connection.family == socket.AF_UNIX:

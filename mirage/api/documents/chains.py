@@ -181,7 +181,7 @@ class AnswerDocument(Described):
 
 
 class EntryDocument(Described):
-    """One journal entry."""
+    """A journal entry, of a chain or of the daemon."""
 
     time: str | None
     """Time of the entry."""

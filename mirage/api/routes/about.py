@@ -43,10 +43,10 @@ class Readiness(Described):
 
 
 class Version(Described):
-    """Version of Mirage."""
+    """Version of the running daemon."""
 
     version: str
-    """Version of the daemon."""
+    """Version number."""
 
 
 async def _somebody(request: Request) -> Caller | None:

@@ -53,7 +53,7 @@ def adopted_job(job_id: int, chain: Chain, service: ApiService) -> AdoptedJob | 
         found = None
     if found is not None and is_nameless(found.user):
         raise ClusterUnavailable(f"adopt: Slurm does not report the user of job {job_id}; try again")
-    if found is None or found.user != chain.owner:  # the same answer for both: jobs of others may be hidden
+    if found is None or found.user != chain.owner:  # the same text for both: jobs of others may be hidden
         raise BadDocument(f"adopt: Slurm reports no job {job_id} of {chain.owner}")
     if problem := _problem(found, chain.tag(1)):
         raise BadDocument(f"adopt: job {job_id} {problem}")

@@ -62,7 +62,7 @@ Wanted = Annotated[Selection, Depends(selection)]
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page of chains."""
+    """A page of a chain list."""
 
     records: list[ChainRecord]
     further: str | None

@@ -20,7 +20,7 @@ Count = Annotated[int, Field(ge=0, le=1_000_000_000)]
 
 
 class State(StrEnum):
-    """State of a task."""
+    """State of a task, as the agent reports it."""
 
     PENDING = "pending"
     RUNNING = "running"

@@ -54,7 +54,7 @@ class WaitQuantiles:
 
 @dataclass(frozen=True, slots=True)
 class WaitDistribution:
-    """Output shape (hours,): the probability that the wait is at most so many hours."""
+    """Output shape (hours,): the probability that the wait is at most ``hours``."""
 
     hours: tuple[float, ...]
     """Ascending, from 0."""

@@ -31,7 +31,7 @@ class ClusterMark:
     fingerprint: str
     """SHA-256 (hex) of its configuration."""
     nodes: tuple[int, int] | None
-    """Least and greatest number of nodes of the partition; ``None`` where the features do not tell."""
+    """Smallest and largest number of nodes of the partition; ``None`` if the features do not have it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class TrainingMark:
     first: int
     """The first handover's beginning."""
     last: int
-    """The last one's beginning."""
+    """Start of the last one."""
     known: int
     """The last start of a successor among them: nothing that came later is in the model."""
     handovers: int
@@ -72,7 +72,7 @@ class Manifest:
     format: int = FORMAT
 
     def text(self) -> str:
-        """As it is written."""
+        """Return the manifest as JSON."""
         return manifest_text(asdict(self))
 
 

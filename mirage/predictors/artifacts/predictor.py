@@ -28,11 +28,11 @@ Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 
 RESIZED = 0.25
-"""A partition may have so much less or more nodes than those of the training."""
+"""Relative change of a partition's node count since the training that is accepted."""
 
 
 class Model:
-    """The ONNX graph of an artifact: one thread, any number of observations at once."""
+    """The ONNX graph of an artifact: one thread, any number of observations per call."""
 
     def __init__(self, content: bytes, path: Path, features: int, width: int) -> None:
         """Raises ``ArtifactMismatch`` for a graph that cannot be run or has another shape, ``MissingExtra``."""
@@ -83,8 +83,8 @@ class ArtifactPredictor:
     def predict_all(self, observations: Sequence[Observation]) -> list[Prediction]:
         """An answer each, in one run of the model.
 
-        Raises ``ArtifactMismatch`` where one is unlike those of the training, ``ValueError`` where one lacks what
-        is wanted or the model's answer is not finite.
+        Raises ``ArtifactMismatch`` for an observation unlike those of the training, and ``ValueError`` for one
+        that lacks required inputs, or for a result that is not finite.
         """
         vectors = np.stack([self._vector(observation) for observation in observations])
         output = self._model.run(vectors)

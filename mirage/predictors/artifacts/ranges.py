@@ -1,4 +1,4 @@
-"""What observations a model has seen, so that it does not answer for those it knows nothing of."""
+"""Ranges of the training observations: a model rejects observations unlike them."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 
 STRETCH = 0.5
-"""A feature may lie so much of the range seen in training below or above it..."""
+"""Accepted distance of a feature below or above its training range, as a fraction of that range..."""
 SLACK = 0.02
-"""...and so much of its own greatest magnitude."""
+"""...plus this fraction of its largest magnitude."""
 UNUSUAL = 0.05
-"""Greatest weight of features outside their stretched ranges with which a model still answers."""
+"""Largest total weight of features outside their widened ranges that a model accepts."""
 DECISIVE = ("successor_nodes", "successor_limit", "successor_share")
-"""What is asked for must be like what was trained for, whatever weight the model gives to it."""
+"""Features of the request that must be within their ranges, whatever their weight."""
 
 _QUANTILES = (0.01, 0.5, 0.99)
 
@@ -49,7 +49,7 @@ class FeatureRanges:
     """How much of the model rests on the feature; they sum to 1."""
 
     def text(self) -> str:
-        """As it is written."""
+        """Return the ranges as JSON."""
         return json.dumps(asdict(self)) + "\n"
 
 
@@ -94,7 +94,7 @@ class Likeness:
         self._decisive = np.isin(np.array(self._names), DECISIVE)
 
     def doubt(self, vector: Float32) -> str:
-        """Why the model should not answer for this vector, shape (F,); empty: it may."""
+        """Return why the model should reject this vector, shape (F,); empty if acceptable."""
         outside = (vector < self._low) | (vector > self._high)
         if not outside.any():
             return ""

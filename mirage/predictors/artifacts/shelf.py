@@ -173,7 +173,7 @@ class Shelf:
         return Version(name, version, _readable_history(folder)[-1:] == [version], package.manifest)
 
     def rollback(self, name: str) -> Version:
-        """Use the version again that was in use before. Raises ``ConfigError`` where there is none."""
+        """Return to the version in use before. Raises ``ConfigError`` without one."""
         folder = self._root / name
         history = _history(folder) if re.fullmatch(PLUGIN, name) else []
         if len(history) < 2:
@@ -210,7 +210,7 @@ def _history(folder: Path) -> list[str]:
 
 
 def _readable_history(folder: Path) -> list[str]:
-    """Empty where it is damaged: whoever promotes a version fixes it."""
+    """Return an empty list if damaged; the next promotion repairs it."""
     try:
         return _history(folder)
     except ArtifactMismatch:

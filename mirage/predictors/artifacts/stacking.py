@@ -1,4 +1,4 @@
-"""Several tables as one, for learning from several spans or sizes of a cluster at once."""
+"""Joins several tables, to train on several periods or sizes of a cluster."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def stacked_tables(tables: Sequence[Table]) -> Table:
-    """All handovers, one table after the other; the first one's origin stands for all.
+    """Return all handovers, table by table, with the origin of the first table.
 
     Raises ``ConfigError`` for tables of other features or another number of submit times.
     """

@@ -1,4 +1,4 @@
-"""Tries a model in a process of its own, with bounds of memory and time.
+"""Tries a model in a separate process, with bounds of memory and time.
 
 A graph of known operators ends, but products of its tensors can still be larger than the memory of the machine.
 """
@@ -82,7 +82,7 @@ def _bound(more: int) -> None:
         (resource.RLIMIT_CPU, SECONDS),
         (resource.RLIMIT_CORE, 0),
     ):
-        with suppress(OSError, ValueError):  # where a unit forbids it, its own bounds hold
+        with suppress(OSError, ValueError):  # if the systemd unit forbids it, its bounds apply
             resource.setrlimit(limit, (value, value))
 
 

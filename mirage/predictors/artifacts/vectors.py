@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mirage.features.layout import FeatureSchema
 
 _last: list[tuple[Observation, FeatureSchema, NDArray[np.float32]]] = []
-"""The last one, at most: a cycle asks the predictor in charge and those in shadow about one after the other."""
+"""At most the last one: a cycle queries active and shadow predictors about the same observation in turn."""
 
 
 def vector_of(schema: FeatureSchema, observation: Observation) -> NDArray[np.float32]:

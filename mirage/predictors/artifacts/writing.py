@@ -87,7 +87,7 @@ def _manifest(learnt: Learnt, table: Table, contents: Mapping[str, bytes]) -> Ma
 
 
 def partition_sizes(table: Table) -> tuple[int, int] | None:
-    """Least and greatest number of nodes of the partition, where the features tell the successor's share of it."""
+    """Return the smallest and largest node count of the partition, if the features have the successor's share."""
     if "successor_share" not in table.schema.names:
         return None
     share = table.features[:, :, table.schema.names.index("successor_share")]

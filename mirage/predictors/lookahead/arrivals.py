@@ -26,7 +26,7 @@ WEEKS = 5
 """How many weeks back days are taken from."""
 
 SPAN = (WEEKS + 1) * WEEK
-"""How far back jobs are wanted for it."""
+"""Required period of past jobs, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)

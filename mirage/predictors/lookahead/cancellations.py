@@ -23,7 +23,7 @@ AGES = np.array([0.0, 3_600.0, 6 * 3_600.0, 24 * 3_600.0])
 """From which waiting times on (s) the rate may be another."""
 
 PRIOR = 2.0
-"""Cancellations expected of a user before what is seen counts as much as that of all users."""
+"""Expected cancellations of a user at which that user's data weigh as much as those of all users."""
 
 _ENDLESS = 1e12
 
@@ -68,7 +68,7 @@ class Cancellations:
 
 
 def _rates(waited: Floats, cancelled: NDArray[np.bool_]) -> Floats:
-    """Cancellations a second of waiting, by waiting time; where nothing waited so long, as just before."""
+    """Return cancellations per second of waiting, by waiting time; without data as for shorter waits."""
     spans = np.diff(AGES, append=np.inf)
     exposure = np.clip(waited[:, None] - AGES, 0.0, spans).sum(axis=0)
     counts = np.bincount(np.searchsorted(AGES, waited[cancelled], side="right") - 1, minlength=len(AGES))

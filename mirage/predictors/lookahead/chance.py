@@ -1,7 +1,7 @@
-"""Random numbers that belong to things, not to the order of calls.
+"""Random numbers bound to jobs, not to the order of calls.
 
-Future ``r`` gives job ``j`` the same number at every look, so that two looks ten minutes apart differ by what has
-happened between them and not by luck.
+Future ``r`` gives job ``j`` the same number in every evaluation. So two evaluations ten minutes apart differ by
+what happened in between, not by chance.
 """
 
 from __future__ import annotations

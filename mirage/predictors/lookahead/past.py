@@ -1,4 +1,4 @@
-"""What the jobs of the past tell: one row a job, with the series, class and owner that make jobs alike."""
+"""Past jobs: one row per job, with the series, class and owner that make jobs similar."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Likeness:
 
     @classmethod
     def of_queue(cls, snapshot: Snapshot, jobs: JobColumns) -> Likeness:
-        """Jobs of a snapshot."""
+        """Return the likeness of jobs in a snapshot."""
         return cls(jobs.series, hashed_users([*snapshot.users, ""])[jobs.user], jobs.limit)
 
 

@@ -39,7 +39,7 @@ FIRST = 5 * 24 * HOUR
 """How far futures are played for a link without a predecessor."""
 
 LONG_QUEUE = 20
-"""From so many pending jobs on, planning is what a future costs: futures are then planned roughly."""
+"""Pending jobs from which planning dominates the cost of a future; futures are then planned roughly."""
 
 ROUGH_INTERVAL, ROUGH_DEPTH = 600, 20
 """Backfill of futures with a long queue: seconds between passes, jobs planned in each. On LS6 in January the
@@ -49,28 +49,28 @@ TOO_EARLY = 0.75
 """It is too early when this part of the futures starts well before the predecessor ends."""
 
 LATER = (HOUR // 6, HOUR // 2, 2 * HOUR, 5 * HOUR, 12 * HOUR)
-"""Submit times tried besides now and the predecessor's end, from now on. The first is about the next look: often
-every time of some hours leads to one start, and only the step to the next look says that holding is free."""
+"""Submit times tried besides now and the predecessor's end, from now on. The first is about the next evaluation:
+often all times within some hours lead to the same start, and only this step shows that waiting is free."""
 
 LEARNING = 4 * HOUR
-"""All but 1/e of what perfect foresight would gain is learned in this time; 1 to 4 hours did as well on LS6 in
-December and January."""
+"""Time constant in which all but 1/e of the gain of perfect knowledge is reached; 1 to 4 hours gave equal results
+on LS6 in December and January."""
 
 PAUSE = 0.05
-"""After a look that finds much time left, the next is due when this part of it has passed."""
+"""Part of the time left after which the next evaluation is due."""
 
 LONGEST_PAUSE = HOUR // 2
-"""Others who submit many jobs at once can use up twenty hours within one."""
+"""Longest pause between evaluations: a burst of jobs of other users can use up 20 h of margin within one hour."""
 
 AT_ONCE = 6
-"""Predecessors that are looked at for one time, and more only where a look cannot wait: each takes a tenth of a
-second, and after a start of the daemon all of its chains are due."""
+"""Predecessors evaluated per cycle; more only if an evaluation cannot wait. Each takes 0.1 s, and after a start of
+the daemon all chains are due."""
 
 LONGEST_WAIT = 4 * HOUR
 """A predecessor that ends within this time is always looked at."""
 
 REMEMBERED = 256
-"""Predecessors whose last look is remembered."""
+"""Predecessors whose last evaluation is cached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +80,10 @@ class Budget:
     screen: int = 16
     """First, for submitting now only: when most of them start far before the predecessor ends, it is too early."""
     batch: int = 40
-    """Then so many at a time for all submit times, until the better action is clear."""
+    """Futures added per step for all submit times, until the better action is clear."""
     most: int = 80
-    """Where it does not become clear the choice hardly matters: 8 to 32 decided as well on LS6 in January."""
+    """Largest number of futures. If the better action is unclear the choice hardly matters: 8 to 32 gave equal
+    results on LS6 in January."""
     clear: float = 2.5
     """Standard errors by which the worth of the two actions must differ to be clear."""
     first: int = 200
@@ -91,7 +92,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """A look that found it too early, and until when it holds."""
+    """An evaluation that found it too early to submit, and until when it is valid."""
 
     made: Seconds
     until: Seconds
@@ -101,7 +102,7 @@ class _Look:
 class Lookahead:
     """The predictor. Its answers depend on the observations and the seed alone.
 
-    Where it is much too early it does not look again at once: see ``PAUSE``.
+    If it is much too early, the next evaluation is delayed: see ``PAUSE``.
     """
 
     name = "lookahead"
@@ -166,10 +167,10 @@ class Lookahead:
         return self._looked > AT_ONCE
 
     def _without_look(self, look: _Look | None, now: Seconds, predecessor: Job) -> Prediction | None:
-        """The answer until there is time for a look; ``None``: it cannot wait.
+        """Return the prediction until there is time for an evaluation; ``None``: it cannot wait.
 
-        A look is good for as long again. A link that has just started needs none yet, and as the daemon has just
-        started only those need one that end soon.
+        An evaluation is valid for the same time again. A link that has just started needs none yet. After a start
+        of the daemon, only links that end soon need one.
         """
         if look is not None:
             good = look.made <= now < 2 * look.until - look.made
@@ -203,7 +204,7 @@ class Lookahead:
 
 
 def _held(costs: Floats, after: Int64) -> Floats:
-    """What holding costs in each future, shape (futures,); from the costs of times so long (s) after now."""
+    """Return the cost of waiting per future, shape (futures,), from costs of submitting ``after`` s from now."""
     foreseen = np.minimum.accumulate(costs[:, ::-1], axis=1)[:, ::-1]
     learnt = 1.0 - np.exp(-after / LEARNING)
     expected = (1.0 - learnt) * costs + learnt * foreseen
@@ -237,7 +238,7 @@ def _forecast(starts: Int64, now: Seconds, until: Seconds) -> WaitForecast:
 
 
 def _later(forecast: WaitForecast, passed: Seconds) -> WaitForecast:
-    """The same waits, of a job that is submitted so much later."""
+    """Shift a forecast to a submission ``passed`` seconds later, with the same waits."""
     return replace(forecast, starts=tuple(start + passed for start in forecast.starts))
 
 

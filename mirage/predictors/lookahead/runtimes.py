@@ -42,7 +42,7 @@ CLASS = Level(prior=0.1, memory=14 * DAY, fading=1.0)
 """Chosen by the continuous ranked probability score of the remaining run times on LS6, December and January."""
 
 SAME_CLASS = 2.0
-"""Limits up to so many times longer or shorter make a class."""
+"""Largest ratio of time limits within a class."""
 
 _MOST_KEPT = 8_000_000
 """Run times in the mixtures that are kept for the next draw; beyond, the oldest are dropped and mixed again."""
@@ -127,13 +127,13 @@ class RunTimes:
         return np.append(ran, limit), np.append(mass, rest), evidence
 
     def _class(self, limit: int) -> Int64:
-        """Jobs of about this limit; all jobs where there are none."""
+        """Return jobs with about this time limit; all jobs if there are none."""
         near = np.abs(self._log_limit - np.log(max(limit, 1))) <= np.log(SAME_CLASS)
         return np.flatnonzero(near) if near.any() else np.arange(len(self._ran))
 
 
 def _conditioned(mixture: _Mixture, elapsed: int, limit: int, uniforms: Floats) -> Int64:
-    """Draw from the part of the distribution beyond ``elapsed``; to the limit where nothing ever ran so long."""
+    """Draw from the part of the distribution beyond ``elapsed``; the limit if no job ever ran longer."""
     first = int(np.searchsorted(mixture.seconds, elapsed, side="right"))
     before = float(mixture.upto[first - 1]) if first else 0.0
     beyond = float(mixture.upto[-1]) - before

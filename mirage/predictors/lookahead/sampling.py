@@ -29,8 +29,8 @@ ALIKE = 0.9
 """How often the jobs of one series go the same way in a future (run long, run short)."""
 
 PATIENT = 0.75
-"""Power of a waiting job's chance: it is drawn from the longer runs of those like it. People wait for what is
-meant, trials start at once; without it forecasts of LS6 in January were 0.8 h early in the median."""
+"""Power of a waiting job's chance: it is drawn from the longer runs of those like it. Users wait for production
+jobs, and trials start immediately; without it forecasts of LS6 in January were 0.8 h early in the median."""
 
 MOST_PENDING = 5_000
 """Pending jobs that futures are played with. Of more, those of the highest priority: Slurm itself plans with fewer
@@ -40,7 +40,7 @@ _AT_ONCE = 500_000
 """Values of one draw: futures times jobs."""
 
 _OWN, _SHARED, _WHETHER, _DAYS, _CANCEL = range(5)
-"""Kinds of chance, each with numbers of its own."""
+"""Kinds of random numbers, each with a separate sequence."""
 
 
 class Outlook:

@@ -72,11 +72,11 @@ def plan_batches(model: WorkloadModel, days: int, rate: float, rng: np.random.Ge
 
 
 def even(count: int, rng: np.random.Generator, step: float = GOLDEN) -> Floats:
-    """``count`` values in [0, 1) of which every stretch is spread evenly: steps of an irrational.
+    """Return ``count`` values in [0, 1) that are evenly spread in every interval: steps of an irrational.
 
-    Users hold work back while the queue is long, so that real load varies far less from week to week than
+    Users submit less while the queue is long, so that real load varies far less from week to week than
     independent draws would; a table without feedback gets the same steadiness from even draws. Quantities
-    of the same batches need different steps, else one would tell the other.
+    of the same batches need different steps, otherwise they would be correlated.
     """
     return np.asarray((rng.random() + step * np.arange(1, count + 1)) % 1, dtype=np.float64)
 

@@ -27,7 +27,7 @@ FEWEST_USERS = 3
 """A class or request that fewer users make is theirs, not the queue's."""
 MOST_SHAPES = 16
 FEWEST_RETURNS = 40
-"""Returns to a series from which a class gets its own distribution of them."""
+"""Number of returns to a series from which a class gets a separate distribution."""
 TRIM = 0.0025
 """Extremes beyond this probability are single jobs' and not kept."""
 # lower ends of the ranges of batch sizes
@@ -75,7 +75,7 @@ def fit_class(
 
 
 def quantiles(values: Floats) -> Quantiles:
-    """``values`` at the model's probability levels; zeros where there are none."""
+    """Return ``values`` at the model's probability levels; zeros without values."""
     if not len(values):
         return (0.0,) * len(LEVELS)
     inner = np.clip(LEVELS, TRIM, 1 - TRIM)

@@ -44,7 +44,7 @@ def compare(model_table: JobTable, real_table: JobTable) -> tuple[Closeness, ...
 
 
 def statistics(table: JobTable, longest: int | None = None) -> tuple[tuple[str, float], ...]:
-    """Names and values; ``longest`` is the limit (seconds) whose share is told, by default the table's."""
+    """Return names and values; ``longest``: time limit (s) whose share is reported, default: the table's."""
     limit = _longest_limit(table) if longest is None else longest
     return (*_volume(table), *_requests(table, limit), *_runs(table), *_rhythm(table), *_chains(table))
 

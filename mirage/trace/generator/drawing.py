@@ -47,7 +47,7 @@ def generate(
     """Draw a workload; the same arguments give the same table.
 
     ``preset`` is a model, a preset's name, or the path of a model's file. ``days``: the span, by default the
-    model's; past it, the second half of the model's weeks repeats. ``jobs``: exactly so many jobs; alone, the
+    model's; past it, the second half of the model's weeks repeats. ``jobs``: exact number of jobs; alone, the
     span is made long enough at the model's rate; with ``days``, the rate is changed instead.
 
     Every job that runs has ``start`` = ``submit`` and ``end`` = ``submit`` + its runtime: waits are for a
@@ -94,7 +94,7 @@ def _thinned(model: WorkloadModel, seed: int, jobs: int, days: float) -> JobTabl
 
 
 def _days_for(model: WorkloadModel, jobs: float) -> int:
-    """Days until so many jobs are expected."""
+    """Return the number of days until ``jobs`` jobs are expected."""
     days = model.arrivals.days
     while True:
         daily = expected_batches(model.arrivals, days).reshape(-1, 24).sum(axis=1)

@@ -27,7 +27,7 @@ FEWEST_JOBS = 200
 def fit(table: JobTable, name: str, *, nodes: int | None = None) -> WorkloadModel:
     """The statistics of ``table`` (one queue, with limits and real starts and ends) as a model.
 
-    ``nodes`` is the cluster's size; by default the most nodes that were in use at once. Times may be
+    ``nodes`` is the cluster's size; by default the largest number of nodes in use. Times may be
     epoch seconds or relative to ``table.origin``. What the table does not have (accounts, exit codes) is
     given plain defaults. Raises ``TraceError`` when the table is too small or has no limits or users.
     """
@@ -63,7 +63,7 @@ def fit(table: JobTable, name: str, *, nodes: int | None = None) -> WorkloadMode
 
 
 def peak_nodes(table: JobTable) -> int:
-    """Most nodes in use at once."""
+    """Return the largest number of nodes in use at the same time."""
     rows = np.flatnonzero((table.start != ABSENT) & (table.end != ABSENT))
     instants = np.concatenate([table.start[rows], table.end[rows]])
     change = np.concatenate([table.nodes[rows], -table.nodes[rows]])

@@ -156,7 +156,7 @@ def _with_gap(table: JobTable, sessions: Sessions) -> tuple[Int64, Floats]:
 
 
 def _gap_correlation(table: JobTable, sessions: Sessions) -> Correlation:
-    """Scripts submit at once, people slowly: gaps of one batch are alike."""
+    """Scripts submit fast, people slowly: gaps within a batch are correlated."""
     batch, gap = _with_gap(table, sessions)
     score = _normal_scores(gap, np.zeros(len(gap), dtype=np.int64))
     return Correlation(0.0, _alike(batch, score))

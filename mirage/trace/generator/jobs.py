@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mirage.trace.generator.model import Correlation, Floats, JobClass, WorkloadModel
 
 TIMEOUT_SLACK = 5
-"""A job that ran to within so many seconds of its limit counts as a timeout."""
+"""A job that ran to within this many seconds of its time limit counts as a timeout."""
 BLOCK = 128
 """Jobs of one class among which runtimes have the fitted distribution, so that load keeps its level."""
 

@@ -65,7 +65,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class BatchSize:
-    """Jobs in a batch, with the share of the class's batches that have about so many."""
+    """Jobs in a batch, with the share of the class's batches of about this size."""
 
     __pydantic_config__: ClassVar = _CLOSED
     jobs: int
@@ -74,7 +74,7 @@ class BatchSize:
 
 @dataclass(frozen=True, slots=True)
 class JobClass:
-    """Jobs of similar size and limit. Shares are of the class's jobs unless said otherwise."""
+    """Jobs of similar size and limit. Shares are of the class's jobs unless stated otherwise."""
 
     __pydantic_config__: ClassVar = _CLOSED
     shares: tuple[float, ...]
@@ -331,7 +331,7 @@ def _ascending(quantiles: Quantiles) -> bool:
 
 
 def _drawable(job_class: JobClass, nodes: int) -> bool:
-    """Whether requests and batch sizes can be drawn from it on a cluster of so many nodes."""
+    """Return whether requests and batch sizes can be drawn on a cluster of ``nodes`` nodes."""
     shapes_fit = all(1 <= s.nodes <= nodes and s.limit > 0 for s in job_class.shapes)
     weights = sum(s.weight for s in job_class.shapes), sum(b.weight for b in job_class.batch_sizes)
     return shapes_fit and min(weights) > 0 and all(b.jobs >= 1 for b in job_class.batch_sizes)
@@ -343,7 +343,7 @@ def save_model(model: WorkloadModel, path: Path) -> None:
 
 
 def load_model(path: Path) -> WorkloadModel:
-    """Read a model written by ``save_model``; ``ConfigError`` names the file and the key at fault."""
+    """Read a model written by ``save_model``; raises ``ConfigError`` with file and key."""
     from pydantic import ValidationError
 
     try:

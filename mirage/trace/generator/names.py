@@ -1,4 +1,4 @@
-"""Readable names for users, accounts and jobs; none is anyone's."""
+"""Readable, invented names for users, accounts and jobs."""
 
 from __future__ import annotations
 

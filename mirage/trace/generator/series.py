@@ -79,7 +79,7 @@ class _ClassState:
 
 @dataclass(slots=True)
 class _Draws:
-    """Uniforms and times drawn for all batches at once."""
+    """Random numbers and times for all batches."""
 
     new: list[float]
     user: list[float]
@@ -213,7 +213,7 @@ class _Author:
         return self._nodes[user] <= self._model.habits.most_outstanding
 
     def _occupy(self, batch: int, series: int, submitted: float, state: _ClassState) -> None:
-        """Note how long the batch's jobs will be unfinished, as far as can be told without a scheduler."""
+        """Note how long the batch's jobs will be unfinished, as far as known without a scheduler."""
         user, _, nodes, limit = self._series[series]
         shared = self._scores.series_weight * self._series_scores[series] + SCORE_END
         first = self._last[batch - 1] + 1 if batch else 0

@@ -21,7 +21,7 @@ CHAIN_LIMIT = 12 * 3600
 CHAIN_RUN = 0.98
 """Share of its limit a job must have run to count as one that needed more time."""
 CHAIN_WINDOW = 72 * 3600
-"""Longest time (seconds) between a link's end and the next one's start, before or after."""
+"""Largest distance in seconds between the end of a link and the start of the next, in either direction."""
 
 
 @dataclass(frozen=True, slots=True)

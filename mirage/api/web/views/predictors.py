@@ -47,7 +47,7 @@ class PredictorRow:
 
     @property
     def roles(self) -> list[str]:
-        """Roles, in words."""
+        """Displayed roles of the predictor."""
         if self.at_work is None:
             return ["set by chains"] if self.measured and self.measured.in_charge else []
         known = {

@@ -1,4 +1,4 @@
-"""Tokens, answers that are given again, and how somebody proved who they are."""
+"""Tokens, stored responses, and the authentication of audit entries."""
 
 from __future__ import annotations
 
