@@ -1,8 +1,8 @@
-"""The best of the predictors that are at hand.
+"""`auto`: the best of the available predictors.
 
-On months that no model had seen, the majority of three or more predictors that know the cluster cost less than
-each of them alone, look-ahead alone came next, and all of them were better than the waits of the last jobs. Where
-fair share outweighs age, every forecast was worse than submitting at the end.
+On months outside the training data, the majority of three or more predictors that know the cluster cost less than
+each of them alone. Look-ahead alone came next. All of them were better than the waits of the last jobs. Where the
+fair-share weight exceeds the age weight, every forecast was worse than submitting at the end.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 ENOUGH = 3
-"""So many that answer vote; of fewer the first decides."""
+"""Number of predictions from which the majority decides; of fewer the first decides."""
 
 ASK_AGAIN = 600
-"""Slurm's seconds after which candidates are looked for again where some could not be had."""
+"""Seconds (Slurm's clock) until missing candidates are searched again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The predictors to choose among."""
+    """Predictors to choose from."""
 
     informed: Sequence[Predictor] = ()
-    """Those that know the cluster, the best first; one that fails is left out."""
+    """Predictors that know the cluster, best first; a failing one is left out."""
     missing: str = ""
-    """Why one that may be there later is not among them, for the reader; empty: all are."""
+    """Why a candidate is missing that may be available later; empty: none is missing."""
     instead: Predictor | None = None
-    """Answers in place of the usual one where none of ``informed`` does."""
+    """Fallback that replaces the usual predictor if none of ``informed`` gives a prediction."""
 
     @classmethod
     def none_helps(cls) -> Candidates:
-        """Where fair share outweighs age: a forecast reads the waits of others, and each does worse than none."""
+        """Use no forecast where fair share outweighs age: all forecasts do worse there than none."""
         return cls(instead=Reactive("fair share outweighs age here: no forecast does better"))
 
 
 class Auto:
-    """Asks all candidates, and answers as the best of them do."""
+    """Queries all candidates, and combines the best of them."""
 
     def __init__(
         self,
@@ -65,9 +65,9 @@ class Auto:
         find: Callable[[], Candidates] | None = None,
         name: str = AUTO,
     ) -> None:
-        """``usual`` answers where no candidate does.
+        """``usual``: fallback if no candidate gives a prediction.
 
-        ``find``: called by ``predict``, where candidates are missing, to have them all; it may take seconds.
+        ``find``: called by ``predict`` to search missing candidates; may take seconds.
         ``weights``: which quantile of a forecast is to reach the predecessor's end.
         """
         self.name = name
@@ -76,15 +76,15 @@ class Auto:
         self._level = weights.critical_level
         self._find, self._looked = find, ABSENT
         self._unfit: Seconds = ABSENT
-        """Up to here observations may lack what the candidates want; ``ABSENT``: the next one may, too."""
+        """Observations up to this time may lack required inputs; ``ABSENT``: the next one may, too."""
 
     @property
     def wants(self) -> Wants:
-        """What the candidates want that were found so far, and the queue."""
+        """Required inputs of the candidates found so far, and the queue."""
         return reduce(or_, (member.wants for member in (*self._members.all, self._usual)), Wants(queue=True))
 
     def predict(self, observation: Observation) -> Prediction:
-        """The candidates' answer. Raises ``ValueError`` where not even the usual predictor has one."""
+        """Return the combined prediction. Raises ``ValueError`` if even the usual predictor has none."""
         if self._candidates.missing and self._find is not None and self._is_due(observation.time):
             self._look(self._find, observation.time)
             return self._as_usual(observation)
@@ -106,13 +106,13 @@ class Auto:
         return self._looked == ABSENT or not self._looked <= now < self._looked + ASK_AGAIN
 
     def _is_whole(self, time: Seconds) -> bool:
-        """Whether the observation of ``time`` was made for these candidates: it begins after they were wanted."""
+        """Whether the observation of ``time`` has the inputs of these candidates."""
         if self._unfit == ABSENT:
             self._unfit = time
         return self._find is None or time > self._unfit
 
     def _answers(self, observation: Observation) -> dict[str, Prediction]:
-        """Of the candidates that have one, by name, the best first."""
+        """Predictions by candidate name, best first, without candidates that failed."""
         if not self._members.all:
             return {}
         try:
@@ -138,7 +138,7 @@ class Auto:
         return _told(usual.predict(observation), usual.name, "; ".join(remarks))
 
     def _first(self, answers: Mapping[str, Prediction], observation: Observation) -> Prediction:
-        """The answer of the best one, with what the others would do."""
+        """The prediction of the best candidate; the basis names what the others would do."""
         name, *others = answers
         end = observation.predecessor.end if observation.predecessor is not None else ABSENT
         remarks = [
@@ -150,7 +150,7 @@ class Auto:
 
 
 def auto_of(parameter: str, build: Callable[[str], Predictor], weights: Weights) -> Auto:
-    """The best of the predictors named, ``+`` between them and the best first; quantile where none answers.
+    """Build ``auto`` from predictors joined by ``+``, best first; fallback: quantile.
 
     Raises ``ValueError``, and as ``build`` does.
     """
@@ -159,7 +159,7 @@ def auto_of(parameter: str, build: Callable[[str], Predictor], weights: Weights)
 
 
 def _told(prediction: Prediction, name: str, remark: str) -> Prediction:
-    """The same, saying whose answer it is."""
+    """Return the prediction with the candidate's name in its basis."""
     if isinstance(prediction, ActionScores):
         own = prediction.basis or f"submitting now scores {prediction.submit:.6g}, holding {prediction.hold:.6g}"
     else:

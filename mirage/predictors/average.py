@@ -1,4 +1,4 @@
-"""The mean wait of the partition's jobs started last, of any size and limit."""
+"""Mean wait of the last started jobs of the partition, of any size and time limit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class AverageWait:
 
     def predict(self, observation: Observation) -> WaitForecast:
         """Now plus the mean wait. Raises ``ValueError`` while no job of the partition has started."""
-        # More are at hand where another predictor wants more.
+        # There are more if another predictor requires more.
         recent = observation.waits.last(self.wants.waits)
         if not len(recent):
             raise ValueError(nothing_started(recent))

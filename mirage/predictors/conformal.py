@@ -1,4 +1,4 @@
-"""Waits on a scale where errors compare, and quantiles that experience sets right."""
+"""Adaptive conformal correction of wait quantiles, and the scale on which errors are compared."""
 
 from __future__ import annotations
 
@@ -8,56 +8,56 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 KNEE = 600.0
-"""Seconds: shorter waits differ by their difference, longer ones by their ratio."""
+"""Seconds: shorter waits are compared by difference, longer ones by ratio."""
 
 STEP = 0.1
-"""By how much one round may move a quantile on the scale of ``scaled``: a tenth of the wait beyond the knee."""
+"""Step of a quantile per round on the scale of ``scaled``: a tenth of the wait beyond the knee."""
 
 
 def scaled(wait: Floats) -> Floats:
-    """Waits in seconds (0 or more) on a scale that is linear below ``KNEE`` and logarithmic above."""
+    """Map waits in seconds (0 or more) to a scale that is linear below ``KNEE`` and logarithmic above."""
     found: Floats = np.log1p(wait / KNEE)
     return found
 
 
 def unscaled(value: Floats) -> Floats:
-    """The inverse of ``scaled``; what lies below no wait is no wait."""
+    """Return the inverse of ``scaled``, at least 0."""
     found: Floats = KNEE * np.expm1(np.maximum(value, 0.0))
     return found
 
 
 class QuantileTracker:
-    """Shifts quantiles of a score so that each is exceeded as often as its level says, whatever the scores do.
+    """Shifts quantiles of a score so that coverage approaches each level, for any sequence of scores.
 
     Adaptive conformal inference (Gibbs & Candes, NeurIPS 2021) in its additive form, the quantile tracker of
-    Angelopoulos, Candes & Tibshirani (NeurIPS 2023): after each round ``shift += step * (level - covered)``.
-    For scores within -b and b the share covered differs from the level by at most ``(b + step) / (step * rounds)``
-    (their Proposition 1), for any sequence: no assumption of exchangeability, so a change of regime costs rounds
-    and nothing else.
+    Angelopoulos, Candes & Tibshirani (NeurIPS 2023): after each round ``shift += step * (level - covered)``. For
+    scores within -b and b the share covered differs from the level by at most ``(b + step) / (step * rounds)``
+    (their Proposition 1), for any sequence. Exchangeability is not assumed, so a change of regime only costs
+    rounds.
     """
 
     def __init__(self, levels: tuple[float, ...], step: float = STEP) -> None:
         self._levels = np.array(levels)
         self._step = step
         self.shift: Floats = np.zeros(len(levels))
-        """One a level, on the score's scale."""
+        """Shift per level, on the scale of the scores."""
 
     def learn(self, covered: Floats) -> None:
-        """One round: which part of the scores each shifted quantile has covered, shape (levels,).
+        """Update with one round: share of scores covered by each shifted quantile, shape (levels,).
 
-        ``nan`` where that cannot be told.
+        ``nan``: unknown.
         """
         told = ~np.isnan(covered)
         self.shift[told] += self._step * (self._levels - covered)[told]
 
 
 def censored_quantiles(values: Floats, exceeds: NDArray[np.bool_], levels: tuple[float, ...]) -> Floats:
-    """Quantiles of ``values`` of which some are known only to be exceeded; ``nan`` where so much is not known.
+    """Return quantiles of right-censored ``values``; ``nan`` for levels that censoring leaves open.
 
-    The least value at which Kaplan & Meier's estimate (JASA 53, 1958) of the share beyond is at most one less the
-    level. Shape (levels,).
+    ``exceeds``: the value is a lower bound. The quantile is the smallest value at which the estimate of Kaplan &
+    Meier (JASA 53, 1958) of the share beyond is at most ``1 - level``. Shape (levels,).
     """
-    # Where a value occurs both ways, what is exceeded comes last: it was still at risk.
+    # Of equal values, censored ones come last: they were still at risk.
     order = np.lexsort((exceeds, values))
     ordered, event = values[order], ~exceeds[order]
     at_risk = len(values) - np.arange(len(values))

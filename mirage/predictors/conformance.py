@@ -1,4 +1,4 @@
-"""What every predictor must hold to, checked by asking it."""
+"""Conformance checks that every predictor must pass."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _WITHOUT_PLAN = tuple(status for status in PlanStatus if status is not PlanStatu
 
 
 def check_predictor(predictor: Predictor, observations: Sequence[Observation] = ()) -> None:
-    """Raise ``AssertionError`` saying what a predictor does not hold to.
+    """Raise ``AssertionError`` with the first violated requirement.
 
     It must answer each of ``observations`` (a made-up one where none is given), twice the same, with finite
     numbers, levels and starts ascending, without changing the observation, reading only what it ``wants`` and
@@ -46,25 +46,27 @@ def check_predictor(predictor: Predictor, observations: Sequence[Observation] = 
     sentence.
     """
     _require(isinstance(predictor.name, str) and predictor.name, "its name is empty")
-    _require(isinstance(predictor.wants, Wants), "its wants are no Wants")
+    _require(isinstance(predictor.wants, Wants), "its attribute wants is not a Wants")
     for observation in observations or (sample_observation(),):
         answer = _answered(predictor, observation)
         again = _answered(predictor, observation)
         _require(answer == again, f"asked twice it answers {answer} and {again}")
         lean = _answered(predictor, only_wanted(observation, predictor.wants))
-        _require(lean == answer, f"it reads what it does not want: {lean} without that, {answer} with it")
+        _require(
+            lean == answer, f"it reads what it does not want: {lean} without undeclared inputs, {answer} with them"
+        )
         for bare in _bare(observation):
             _check_bare(predictor, bare)
 
 
 def _require(holds: object, otherwise: str) -> None:
-    """An assertion that no option of the interpreter switches off."""
+    """Assert, also with ``python -O``."""
     if not holds:
         raise AssertionError(otherwise)
 
 
 def sample_observation(nodes: int = 1, limit: int = 48 * HOUR) -> Observation:
-    """One handover two hours before the predecessor's end, on a busy cluster of 76 nodes, all fields filled.
+    """A complete observation two hours before the predecessor's end, on a busy cluster of 76 nodes.
 
     The same at every call.
     """
@@ -91,7 +93,7 @@ def sample_observation(nodes: int = 1, limit: int = 48 * HOUR) -> Observation:
 
 
 def only_wanted(observation: Observation, wants: Wants) -> Observation:
-    """The same observation without what is not wanted."""
+    """Return the observation without inputs that the predictor does not require."""
     snapshot = observation.snapshot
     if not wants.queue:
         none = JobColumns.none()
@@ -111,7 +113,7 @@ def only_wanted(observation: Observation, wants: Wants) -> Observation:
 
 
 def _answered(predictor: Predictor, observation: Observation) -> Prediction:
-    """A valid answer, got without side effects on the observation."""
+    """Return a valid prediction, made without changes to the observation."""
     before = _digest(observation)
     with _WATCH:
         answer = predictor.predict(observation)
@@ -136,7 +138,7 @@ def _check_answer(answer: Prediction, observation: Observation) -> None:
 
 
 def _bare(observation: Observation) -> tuple[Observation, ...]:
-    """Observations that lack something, and one that lacks everything."""
+    """Yield observations with missing inputs, and one without any."""
     none = RecentWaits.none()
     empty = replace(observation.snapshot, pending=JobColumns.none(), running=JobColumns.none())
     known = observation.window
@@ -161,21 +163,21 @@ def _bare(observation: Observation) -> tuple[Observation, ...]:
 
 
 def _check_bare(predictor: Predictor, observation: Observation) -> None:
-    """An answer, or an error with a sentence."""
+    """Check that the result is a prediction, or an error with a text."""
     before = _digest(observation)
     try:
         answer = predictor.predict(observation)
     except Exception as error:
         blunder = isinstance(error, AttributeError | IndexError | KeyError | TypeError | ZeroDivisionError)
-        _require(not blunder, f"where little is known it stumbles: {type(error).__name__}: {error}")
-        _require(str(error), f"where little is known it raises {type(error).__name__} without a word")
+        _require(not blunder, f"on incomplete input it stumbles: {type(error).__name__}: {error}")
+        _require(str(error), f"on incomplete input it raises {type(error).__name__} without a text")
     else:
         _check_answer(answer, observation)
     _require(_digest(observation) == before, "it changed the observation")
 
 
 def _digest(value: Any) -> str:
-    """Equal for equal contents."""
+    """Return a digest of an observation, equal for equal contents."""
     digest = sha256()
     _feed(digest.update, value)
     return digest.hexdigest()
@@ -194,7 +196,7 @@ def _feed(update: Any, value: Any) -> None:
 
 
 class _PickleWatch:
-    """Notes which classes are unpickled within it, by Python's own audit events."""
+    """Records the classes unpickled within it, by Python audit events."""
 
     def __init__(self) -> None:
         self.unpickled: list[str] = []

@@ -1,4 +1,4 @@
-"""Several forecasts made one: each relied on as it has earned, the whole calibrated by what came of it."""
+"""Ensemble of forecasts: weighted by past losses, and calibrated by past outcomes."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ if TYPE_CHECKING:
 LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 
 HORIZON = 12 * 3_600
-"""Seconds after which members are judged by a round; longer waits all count as this long."""
+"""Seconds after which a round updates the weights; longer waits count as this long."""
 
 MEMORY = 0.995
-"""By how much a round counts less with each one after it: weights are made of some days."""
+"""Discount factor per round, so that weights reflect some days."""
 
 
 @dataclass(slots=True)
 class _Learnt:
-    """What is known of the members for one class of jobs."""
+    """State of the ensemble for one class of jobs."""
 
     weighing: AdaHedge
     tracker: QuantileTracker = field(default_factory=lambda: QuantileTracker(LEVELS))
     experience: ClassExperience = field(default_factory=ClassExperience)
-    """What is predicted has shape (members, levels): seconds of wait, ``nan`` where a member had no forecast."""
+    """Predictions of shape (members, levels): seconds of wait, ``nan`` without a forecast of the member."""
     weighed: Seconds = ABSENT
-    """When the last round was predicted that members were judged by."""
+    """Time of the last round used for the weights."""
     tracked: list[Seconds] = field(default_factory=lambda: [ABSENT] * len(LEVELS))
-    """The same of each level's shift."""
+    """Per level: time of the last round used for the shift."""
 
     def combined(self, waits: Floats) -> Floats:
-        """One forecast out of the members', as it is to be given by all that is known: shape (levels,).
+        """Combine the members' forecasts with current weights and shifts: shape (levels,).
 
         The average of quantiles rather than of probabilities (Lichtendahl, Grushka-Cockayne & Winkler, Management
         Science 59, 2013), shifted and, where shifts cross, sorted.
@@ -63,14 +63,14 @@ class _Learnt:
 
 
 class Ensemble:
-    """Averages its members' quantiles by weight, then shifts them to be exceeded as often as their levels say.
+    """Averages its members' quantiles by weight, then shifts them to match their levels.
 
-    A round is a remembered forecast with the jobs of the class that were submitted right after it. Members are
-    judged by it ``HORIZON`` later, and each level as soon as that much time has passed as it predicts, whether its
-    jobs have started or not: judged by what has started only, jobs that start soon would count for more. Weights:
-    ``AdaHedge`` on the members' quantile losses; the average by weight loses no more than the members do on
-    average, since the loss is convex. Shifts: ``QuantileTracker``, by what would be predicted of the round now, so
-    that what was learned since it began is not learned again.
+    A round is a stored forecast with the jobs of the class that were submitted right after it. It updates the
+    weights after ``HORIZON``, and the shift of each level once the predicted wait has passed. Both include jobs
+    that have not started; otherwise jobs with a short wait would count for more. Weights: ``AdaHedge`` on the
+    members' quantile losses. The loss is convex, so the weighted average loses no more than the members on
+    average. Shifts: ``QuantileTracker``, applied to the current prediction for the round, so that no error is
+    corrected twice.
     """
 
     def __init__(self, members: Sequence[Predictor], name: str) -> None:
@@ -80,7 +80,7 @@ class Ensemble:
         self._classes: dict[tuple[str, int, int], _Learnt] = {}
 
     def predict(self, observation: Observation) -> WaitForecast:
-        """The combined forecast; a member that fails is left out, which is logged.
+        """Return the combined forecast; a failing member is left out and logged.
 
         Raises ``ValueError`` that says why where no member has a forecast.
         """
@@ -97,12 +97,12 @@ class Ensemble:
 
 
 def ensemble_of(parameter: str, build: Callable[[str], Predictor]) -> Ensemble:
-    """The ensemble of the members named, ``+`` between them. Raises ``ValueError``, and as ``build`` does."""
+    """Build an ensemble from members joined by ``+``. Raises ``ValueError``, and as ``build`` does."""
     return Ensemble([build(name) for name in members_of(ENSEMBLE, parameter)], f"{ENSEMBLE}:{parameter}")
 
 
 def _waits(prediction: Prediction, now: Seconds) -> Floats:
-    """The wait in seconds at each level. Raises ``ValueError`` where none is predicted."""
+    """Return the wait in seconds per level. Raises ``ValueError`` without a forecast."""
     forecast = forecast_of(prediction)
     if forecast is None:
         raise ValueError("scores actions and predicts no start")
@@ -114,13 +114,13 @@ def _waits(prediction: Prediction, now: Seconds) -> Floats:
 
 
 def _shares(weights: Floats) -> Floats:
-    """Of the members that are there: they sum to 1, also where none of these has earned anything."""
+    """Normalise the weights of present members to a sum of 1, also if all are 0."""
     whole = float(weights.sum())
     return weights / whole if whole > 0 else np.full(len(weights), 1 / len(weights))
 
 
 def _learn(learnt: _Learnt, observation: Observation) -> None:
-    """Take the rounds into account that are due."""
+    """Learn from the rounds that are due."""
     experience, now = learnt.experience, observation.time
     found = experience.outcomes(observation)
     for place, time, foreseen in _after(learnt.weighed, experience):
@@ -138,13 +138,13 @@ def _learn(learnt: _Learnt, observation: Observation) -> None:
 
 
 def _after(time: Seconds, experience: ClassExperience) -> Iterator[tuple[int, Seconds, Floats]]:
-    """The rounds predicted after ``time``: place, time and forecasts of each."""
+    """Yield position, time and forecasts of the rounds after ``time``."""
     for place in range(bisect_right(experience.times, time), len(experience.times)):
         yield place, experience.times[place], experience.foreseen[place]
 
 
 def _weigh(weighing: AdaHedge, foreseen: Floats, waits: Floats) -> None:
-    """Judge members (members, levels) by what jobs (jobs,) waited."""
+    """Update the weights of members (members, levels) with the waits of jobs (jobs,)."""
     if not len(waits):
         return
     told, capped = np.minimum(waits, HORIZON), np.minimum(foreseen, HORIZON)
@@ -154,7 +154,7 @@ def _weigh(weighing: AdaHedge, foreseen: Floats, waits: Floats) -> None:
 
 
 def _track(tracker: QuantileTracker, level: int, covered: NDArray[np.bool_]) -> None:
-    """Judge one level by the jobs that it covered and those that it did not."""
+    """Update the shift of one level with its covered and uncovered jobs."""
     if not len(covered):
         return
     shares = np.full(len(LEVELS), np.nan)

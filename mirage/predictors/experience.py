@@ -1,8 +1,8 @@
-"""What a predictor has predicted, and what has come of it: jobs of the same class that were submitted then.
+"""Past predictions and their outcomes: jobs of the same class submitted at that time.
 
-Outcomes reach a predictor by its observations alone, live, in a replay and in training. A job of the successor's
-class of partition, size and limit, whoever submitted it, answers what was predicted as it was submitted: by its
-start, or by waiting still. Classes are taken at their word: how long small jobs wait says little about large ones.
+A predictor receives outcomes only through its observations: live, in a replay and in training. A job of any user
+in the successor's class (partition, size and limit) is an outcome of the prediction made at its submission: by its
+start, or by still waiting. Classes are not mixed: waits of small jobs say little about large ones.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ Int64 = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 WANTED = Wants(waits=SEARCHED, queue=True)
-"""What observations must bring for outcomes to be seen."""
+"""Inputs required to see outcomes."""
 
 SPACING = 600
-"""Seconds between forecasts that are remembered; each is answered by the jobs submitted until the next."""
+"""Seconds between stored forecasts; jobs submitted until the next one are its outcomes."""
 
 KEPT = 7 * 86_400
-"""For so many seconds forecasts and starts are remembered: the queue of last month says little of today's."""
+"""Seconds for which forecasts and starts are stored: the queue of last month says little about today's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """Jobs submitted as something was predicted, as columns of equal length."""
+    """Outcomes of stored forecasts, as columns of equal length."""
 
     foreseen: Int64
-    """Which of the forecasts remembered each job answers."""
+    """Index of the stored forecast of each job."""
     wait: Floats
-    """Seconds until the start, or until now, in which the queue alone kept the job."""
+    """Seconds until the start, or until now, in which only the queue kept the job pending."""
     waits_still: NDArray[np.bool_]
 
 
@@ -51,16 +51,16 @@ class ClassExperience:
     """Forecasts for jobs of one class, and the starts of such jobs."""
 
     times: list[Seconds] = field(default_factory=list)
-    """When something was predicted, ascending."""
+    """Times of the forecasts, ascending."""
     foreseen: list[Floats] = field(default_factory=list)
-    """What, in the predictor's own shape."""
+    """Forecasts, in the shape of the predictor."""
     _submit: Int64 = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     _wait: Int64 = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     _upto: Seconds | None = None
-    """Starts until then are known."""
+    """Starts up to this time are known."""
 
     def observe(self, observation: Observation) -> None:
-        """Take note of the jobs of the class that have started since the last observation; forget the oldest."""
+        """Store starts of the class since the last observation; drop the oldest."""
         now, waits = observation.time, observation.waits
         if self._upto is not None and now <= self._upto:
             return
@@ -74,17 +74,17 @@ class ClassExperience:
         self.forget(bisect_left(self.times, now - KEPT))
 
     def foresee(self, now: Seconds, what: Floats) -> None:
-        """Remember what is predicted now, unless something has been just before."""
+        """Store a forecast, unless the last one is too recent."""
         if not self.times or now >= self.times[-1] + SPACING:
             self.times.append(now)
             self.foreseen.append(what)
 
     def forget(self, count: int) -> None:
-        """Let go of the oldest forecasts."""
+        """Drop the oldest forecasts."""
         del self.times[:count], self.foreseen[:count]
 
     def outcomes(self, observation: Observation) -> Outcomes:
-        """Of all forecasts remembered that were made before now."""
+        """Return the outcomes of all stored forecasts made before now."""
         now, snapshot = observation.time, observation.snapshot
         pending = within(snapshot.pending, snapshot, observation.waits.partition)
         waiting = alike(pending.nodes, pending.limit, observation.successor) & (pending.eligible <= now)
@@ -100,11 +100,11 @@ class ClassExperience:
 
 
 class Experience:
-    """A predictor's experience, by class."""
+    """Experience of a predictor, by class."""
 
     def __init__(self) -> None:
         self._classes: dict[tuple[str, int, int], ClassExperience] = {}
 
     def of(self, request: JobRequest) -> ClassExperience:
-        """That with jobs like the request."""
+        """Return the experience for the class of a request."""
         return self._classes.setdefault(class_of(request), ClassExperience())

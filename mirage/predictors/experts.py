@@ -1,4 +1,4 @@
-"""How much to rely on each of several advisers, from their losses so far."""
+"""Weights of several predictors from their past losses (AdaHedge)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class AdaHedge:
-    """Weights of advisers; equal before the first round.
+    """Weights of predictors; equal before the first round.
 
     De Rooij, van Erven, Grunwald & Koolen (JMLR 15, 2014): exponential weights whose rate falls with the gap
     between the mixture's loss and the mix loss, so that nothing is to be tuned and losses may have any scale.
@@ -22,27 +22,27 @@ class AdaHedge:
     """
 
     def __init__(self, advisers: int, memory: float = 1.0) -> None:
-        """``memory``: by how much what was learned counts less with each round; 1: it never does (the bound's)."""
+        """``memory``: discount factor of past losses per round; 1: no discount, as in the proven bound."""
         self._memory = memory
         self._total: Floats = np.zeros(advisers)
         self._gap = 0.0
 
     @property
     def weights(self) -> Floats:
-        """They sum to 1."""
+        """Current weights, which sum to 1."""
         return self._mix()[0]
 
     def learn(self, losses: Floats) -> None:
-        """One round: the loss of each adviser."""
+        """Update with the loss of each predictor in one round."""
         weights, before = self._mix()
         self._total = self._total + losses
-        # Rounding may make it a little less than nothing.
+        # Rounding may make it slightly negative.
         gap = max(0.0, float(weights @ losses) - (self._mix()[1] - before))
         self._gap = self._memory * (self._gap + gap)
         self._total = self._memory * self._total
 
     def _mix(self) -> tuple[Floats, float]:
-        """Weights and the mix loss, at the rate that the gap allows; without any gap the best so far share all."""
+        """Weights and mix loss at the learning rate of the gap; without a gap the best share all weight."""
         least = float(self._total.min())
         if self._gap == 0.0:
             best = self._total == least

@@ -1,4 +1,4 @@
-"""A fixed lead: submits the successor so long before its predecessor's end, whatever the queue."""
+"""A fixed lead: submits the successor a fixed time before its predecessor's end, whatever the queue."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class FixedLead:
-    """What production chains use that do not look at the queue (a handover time in their configuration)."""
+    """Rule of production chains with a configured handover time that ignore the queue."""
 
     wants = Wants()
 
@@ -22,6 +22,6 @@ class FixedLead:
         self._lead = lead
 
     def predict(self, observation: Observation) -> WaitForecast:
-        """Starts after the lead."""
+        """Return a start after the lead."""
         rule = f"it submits {spell(self._lead)} before the predecessor's end"
         return WaitForecast.point(observation.time + self._lead, rule=rule)

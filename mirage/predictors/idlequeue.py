@@ -1,4 +1,4 @@
-"""What the queue of now says where little history is known: an immediate start, or waits that are not over."""
+"""Predictions from the current queue where little history is known: an immediate start, or waits so far."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LEVELS = (0.1, 0.5, 0.9)
 
 
 def no_job_waits(snapshot: Snapshot, partitions: str) -> bool:
-    """Whether no job in the queue can start in one of the partitions now; ``False`` also where that is not known.
+    """Return whether no queued job can start in one of the partitions now; ``False`` also if unknown.
 
     ``partitions``: comma-separated several. Jobs that depend on others or are held do not count, nor links that
     are
@@ -40,7 +40,7 @@ def _is_clear(snapshot: Snapshot, partition: str) -> bool:
 
 
 def idle_start(observation: Observation) -> WaitForecast | None:
-    """A start now, where in a partition enough nodes are idle and no other job waits for them; else ``None``.
+    """Return a start now if a partition has enough idle nodes and no other pending job; else ``None``.
 
     Only of plain nodes: which idle nodes have which GRES or features is not known here.
     """
@@ -57,10 +57,10 @@ def idle_start(observation: Observation) -> WaitForecast | None:
 
 
 def with_waiting_jobs(observation: Observation) -> tuple[Observation, int]:
-    """The observation with the waits of jobs that wait still, where fewer than ``ENOUGH`` are known; how many.
+    """Add the waits of pending jobs if fewer than ``ENOUGH`` waits are known; return their number too.
 
-    Those of the partition that ask for at most the successor's nodes and time. One that is seen while it waits
-    has waited for half of its time in the median, so twice its time so far counts.
+    Only jobs of the partition that request at most the successor's nodes and time. A pending job has waited for half
+    of its time in the median, so twice its wait so far counts.
     """
     known, snapshot, request = observation.waits, observation.snapshot, observation.successor
     if not 0 < len(known.wait) < ENOUGH or request.partition not in snapshot.partition_names:
@@ -83,7 +83,7 @@ def with_waiting_jobs(observation: Observation) -> tuple[Observation, int]:
 
 
 def _idle(snapshot: Snapshot, partition: str) -> int | None:
-    """Idle nodes; ``None`` where nothing is known of the partition."""
+    """Return the idle nodes; ``None`` for an unknown partition."""
     return next((state.idle for state in snapshot.partitions if state.name == partition), None)
 
 

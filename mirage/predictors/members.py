@@ -1,4 +1,4 @@
-"""Predictors made of others, by name: ``ensemble:A+B``, ``vote:A+B+C``, ``auto`` and ``auto:A+B``."""
+"""Combined predictors by name: ``ensemble:A+B``, ``vote:A+B+C``, ``auto`` and ``auto:A+B``."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _LOG = logging.getLogger(__name__)
 ENSEMBLE = "ensemble"
 """Averages its members' forecasts."""
 VOTE = "vote"
-"""Does what most of its members would do."""
+"""Follows the majority of its members."""
 AUTO = "auto"
-"""The best of those at hand, or of those named, the best first."""
+"""The best of the available predictors, or of those listed, best first."""
 COMBINED = (ENSEMBLE, VOTE, AUTO)
 
 _MOST_MEMBERS = 8
 
 
 def members_of(kind: str, parameter: str) -> tuple[str, ...]:
-    """Names of the members of an ensemble, a vote or ``auto``, which alone may name one, or none.
+    """Return the member names of an ensemble, a vote or ``auto``; only ``auto`` may have fewer than two.
 
     Raises ``ValueError`` for too few or too many, one named twice, and nesting.
     """
@@ -44,7 +44,7 @@ def members_of(kind: str, parameter: str) -> tuple[str, ...]:
 
 
 def is_combined(name: str) -> bool:
-    """Whether the predictor so named, with or without its parameter, is made of others."""
+    """Return whether this name, with or without parameter, is a combined predictor."""
     return name.partition(":")[0] in COMBINED
 
 
@@ -52,16 +52,16 @@ T = TypeVar("T")
 
 
 class Members:
-    """The predictors that another one is made of; one that fails is left out, which is logged once."""
+    """Members of a combined predictor; a failing one is left out and logged once."""
 
     def __init__(self, members: Sequence[Predictor], name: str) -> None:
-        """``name``: of the one that is made of them."""
+        """``name``: of the combined predictor."""
         self.all = tuple(members)
         self._name = name
         self._left_out: dict[str, str] = {}
 
     def ask(self, observation: Observation, read: Callable[[Prediction], T]) -> list[T | None]:
-        """What ``read`` makes of each answer; ``None`` where the member or ``read`` raises.
+        """Return ``read`` of each member's prediction; ``None`` if the member or ``read`` raises.
 
         Raises ``ValueError`` that says why where that is so of all.
         """
@@ -73,7 +73,7 @@ class Members:
     def _ask(self, member: Predictor, observation: Observation, read: Callable[[Prediction], T]) -> T | None:
         try:
             answer = read(member.predict(observation))
-        except Exception as error:  # whatever it is, the others answer
+        except Exception as error:  # in any case the other members are used
             why = str(error) or type(error).__name__
             if member.name not in self._left_out:
                 _LOG.warning("%s answers without %s: %s", self._name, member.name, why)

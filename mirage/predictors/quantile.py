@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from mirage.domain.decision import Observation
 
 LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
-"""Told where no single level is asked for; the rule of decision reads the one that its prices call for."""
+"""Default levels of a forecast; the decision uses the level that follows from the prices."""
 
 
 class QuantileOfClass:
-    """QBETS's question (Nurmi, Brevik & Wolski, JSSPP 2007), without its confidence bound."""
+    """Quantiles as in QBETS (Nurmi, Brevik & Wolski, JSSPP 2007), without its confidence bound."""
 
     wants = Wants(waits=SEARCHED)
 
     def __init__(self, level: float | None, name: str) -> None:
-        """With a ``level`` the answer is that quantile alone: ``quantile:0.9`` leans to overlap."""
+        """``level``: forecast only this quantile; ``quantile:0.9`` tends to overlap."""
         if level is not None and not 0 <= level <= 1:
             raise ValueError(f"the level must be within 0 and 1, not {level}")
         self.name = name
@@ -42,7 +42,7 @@ class QuantileOfClass:
 
 
 def _quantiles(values: NDArray[np.int64], levels: tuple[float, ...]) -> list[float]:
-    """Linear between order statistics, as ``np.quantile`` but without its tens of microseconds."""
+    """Interpolate linearly between order statistics, like ``np.quantile`` but faster."""
     last = len(values) - 1
     found: list[float] = np.interp(np.array(levels) * last, np.arange(last + 1), np.sort(values)).tolist()
     return found

@@ -1,4 +1,4 @@
-"""The reactive baseline: expects no wait, hence submits when the predecessor has ended."""
+"""The reactive baseline: expects no wait, so it submits when the predecessor has ended."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ if TYPE_CHECKING:
 
 
 class Reactive:
-    """What users do who submit the next job when the last one is gone. Never overlaps."""
+    """Behaves like a user who submits the next job when the last one has ended. Never overlaps."""
 
     wants = Wants()
 
     name = "reactive"
 
     def __init__(self, basis: str = "") -> None:
-        """``basis``: why no wait is expected, for the reader."""
+        """``basis``: reason for expecting no wait."""
         self._basis = basis
 
     def predict(self, observation: Observation) -> WaitForecast:
-        """Starts at once."""
+        """Return a start now."""
         return WaitForecast.point(observation.time, self._basis, "it submits when the predecessor has ended")

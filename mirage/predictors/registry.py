@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mirage.ports import Predictor
 
 GROUP = "mirage.predictors"
-"""Entry-point group in which packages offer factories of their own."""
+"""Entry-point group in which packages register predictor factories."""
 
 TRAINERS = "mirage.trainers"
 """Entry-point group in which packages offer trainers (``mirage.plugin.Trainer``) of their predictors."""
@@ -34,18 +34,18 @@ Factory = Callable[[str], "Predictor"]
 
 NONE: Mapping[str, Factory] = {}
 EQUAL = Weights()
-"""A second of interruption costs what one of overlap does."""
+"""Interruption and overlap have the same price."""
 
 _LONGEST = 4_096
-"""Characters of a name with its parameter; the longest is the path of a model."""
+"""Most characters of a name with parameter, such as the path of a model."""
 _LONGEST_LEAD = 366 * 86_400
 _MOST_WAITS = 10_000
-"""Jobs of the past that are read for every decision."""
+"""Most past jobs that may be read per decision."""
 _COUNT = re.compile(r"[0-9]{1,6}")
 
 
 def build_predictor(text: str, extra: Mapping[str, Factory] = NONE, weights: Weights = EQUAL) -> Predictor:
-    """The predictor that ``text`` names, such as ``fixed:6h``.
+    """Build the predictor named ``text``, such as ``fixed:6h``.
 
     ``extra`` offers further names for this call; ``weights``: by which votes are cast. Raises ``PluginNotFound``
     for an unknown name and ``ConfigError`` for a parameter that the predictor does not take.
@@ -73,12 +73,12 @@ def build_predictor(text: str, extra: Mapping[str, Factory] = NONE, weights: Wei
 
 
 def is_built_in(name: str) -> bool:
-    """Whether a predictor is part of Mirage and reads no file."""
+    """Return whether a predictor is part of Mirage and reads no file."""
     return name in _BUILT_IN
 
 
 def predictor_names() -> tuple[str, ...]:
-    """Names of all predictors, built in first."""
+    """Return the names of all predictors, built-in ones first."""
     from importlib.metadata import entry_points
 
     installed = (point.name for point in entry_points(group=GROUP))
@@ -97,7 +97,7 @@ def check_trainer(name: str) -> None:
 
 
 def build_trainer(name: str) -> Any:
-    """The ``mirage.plugin.Trainer`` of the predictor so named. Raises ``PluginNotFound`` with those there are."""
+    """Return the ``mirage.plugin.Trainer`` of a predictor. Raises ``PluginNotFound`` with the available ones."""
     from importlib.metadata import entry_points
 
     build = _loaded(TRAINERS, name)
@@ -114,7 +114,7 @@ def _installed(name: str) -> Factory | None:
 
 
 def _loaded(group: str, name: str) -> Any:
-    """What a package offers under that name; ``None`` if none does. Raises ``PluginNotFound`` if broken."""
+    """Load the entry point with that name; ``None`` if missing. Raises ``PluginNotFound`` if broken."""
     from importlib.metadata import entry_points
 
     for point in entry_points(group=group, name=name):

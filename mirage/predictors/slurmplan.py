@@ -1,4 +1,4 @@
-"""Slurm's own estimate, set right by experience: the start that the backfill plan gives to a hypothetical job."""
+"""Slurm's estimated start of a hypothetical job, from its backfill plan, corrected by past errors."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
 
 _AGED = 60
-"""Seconds from which on a plan's age is told."""
+"""Age of a plan, in seconds, from which it is reported."""
 
 TRUST = 5
-"""The plan counts as so many jobs that started as planned: fewer outcomes than that do not overrule it."""
+"""Prior weight of the plan: it counts as this number of jobs that started as planned."""
 
 
 class SlurmPlan:
-    """``sbatch --test-only`` asked at every decision, and corrected by how earlier plans for the class turned out.
+    """``sbatch --test-only`` at every decision, corrected by the errors of earlier plans for the class.
 
-    The plan is made from time limits, which jobs seldom use up, so it is mostly an upper bound; jobs that arrive
-    later with a higher priority can make it too early as well. Corrections are ratios of waits, differences where
-    waits are short (``conformal.scaled``).
+    The plan uses time limits, which jobs seldom use up, so it is mostly an upper bound. Later jobs with a higher
+    priority can also make it too early. Corrections are ratios of waits, or differences of short ones
+    (``conformal.scaled``).
     """
 
     wants = Wants(plan=True) | WANTED
@@ -44,7 +44,7 @@ class SlurmPlan:
         self._experience = Experience()
 
     def predict(self, observation: Observation) -> WaitForecast:
-        """The corrected plan; without any experience the plan. Raises ``ValueError`` where Slurm gives none."""
+        """Return the corrected plan, or without past errors the plan. Raises ``ValueError`` without a plan."""
         plan = observation.planned_start
         if not plan.is_known:
             raise ValueError(str(plan.status))
@@ -66,10 +66,10 @@ def _basis(plan: PlannedStart, now: Seconds) -> str:
 
 
 def _errors(experience: ClassExperience, observation: Observation, waits: bool) -> NDArray[np.float64] | None:
-    """How far waits lie from planned ones, at ``LEVELS``, on the scale of ``scaled``; ``None``: not known.
+    """Return errors of planned waits at ``LEVELS``, on the scale of ``scaled``; ``None``: unknown.
 
-    Of plans that predicted a wait as well, or of those that predicted none: a job that starts at once, as planned,
-    says nothing about plans of half a day.
+    Only plans of the same kind count, with a wait or without: a job that starts immediately, as planned, says
+    nothing about plans of half a day.
     """
     found = experience.outcomes(observation)
     planned = np.array([float(plan[0]) for plan in experience.foreseen])[found.foreseen]
@@ -80,6 +80,6 @@ def _errors(experience: ClassExperience, observation: Observation, waits: bool) 
     errors = np.concatenate([np.zeros(TRUST), scaled(wait) - scaled(planned)])
     exceeds = np.concatenate([np.zeros(TRUST, dtype=np.bool_), still])
     known = censored_quantiles(errors, exceeds, LEVELS)
-    # Of levels that nothing has reached yet it is known that they are no earlier than what waits still tells.
+    # Levels that no job has reached yet are at least as late as the waits so far.
     least: NDArray[np.float64] = np.where(np.isnan(known), np.quantile(errors, LEVELS), known)
     return np.maximum.accumulate(least)

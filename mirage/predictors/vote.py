@@ -21,25 +21,25 @@ if TYPE_CHECKING:
     from mirage.ports import Predictor
 
 _HALF = 0.5
-"""In favour of holding: half of the votes are no majority."""
+"""Threshold: half of the votes is not a majority for submitting."""
 
 
 class Vote:
-    """Each member says whether it would submit now, by its forecast or by its scores; the majority decides.
+    """Majority vote: each member's forecast or scores decide whether it would submit now.
 
     Its forecast is the mean of the members' quantiles (Lichtendahl, Grushka-Cockayne & Winkler,
     Management Science 59, 2013); it decides for chains that want something else than the least cost.
     """
 
     def __init__(self, members: Sequence[Predictor], name: str, weights: Weights) -> None:
-        """``weights``: which quantile of a forecast is to reach the predecessor's end."""
+        """``weights``: determine the quantile that is compared with the predecessor's end."""
         self.name = name
         self.wants = reduce(or_, (member.wants for member in members))
         self._members = Members(members, name)
         self._level = weights.critical_level
 
     def predict(self, observation: Observation) -> Prediction:
-        """The votes as scores, or a forecast alone where no predecessor runs; a member that fails is left out.
+        """Return the votes as scores, or a forecast without a predecessor; a failing member is left out.
 
         Raises ``ValueError`` that says why where no member answers.
         """
@@ -53,7 +53,7 @@ class Vote:
 
 
 def majority(answers: Mapping[str, Prediction], observation: Observation, level: float) -> Prediction:
-    """The votes as scores, or a forecast alone where no predecessor runs.
+    """Return the votes as scores, or a forecast if no predecessor runs.
 
     ``answers``: by the names of those who gave them; ``level``: see ``would_submit``. Raises ``ValueError`` where
     no predecessor runs and none has a forecast.
@@ -62,7 +62,7 @@ def majority(answers: Mapping[str, Prediction], observation: Observation, level:
     predecessor = observation.predecessor
     if predecessor is None or predecessor.end == ABSENT:
         if forecast is None:
-            raise ValueError("its members score actions, and there is no predecessor to score them for")
+            raise ValueError("its members score actions, which requires a predecessor")
         return forecast
     votes = {name: would_submit(answer, predecessor.end, level) for name, answer in answers.items()}
     submit = sum(votes.values())
@@ -70,26 +70,26 @@ def majority(answers: Mapping[str, Prediction], observation: Observation, level:
 
 
 def would_submit(prediction: Prediction, end: float, level: float) -> bool:
-    """Whether it speaks for submitting now: by its scores, or as its quantile at ``level`` reaches ``end``."""
+    """Return whether a prediction favours submitting now: by scores, or if its quantile reaches ``end``."""
     if isinstance(prediction, ActionScores):
         return prediction.submit >= prediction.hold
     return prediction.at(level) >= end
 
 
 def vote_of(parameter: str, build: Callable[[str], Predictor], weights: Weights) -> Vote:
-    """The vote of the members named, ``+`` between them. Raises ``ValueError``, and as ``build`` does."""
+    """Build a vote from members joined by ``+``. Raises ``ValueError``, and as ``build`` does."""
     return Vote([build(name) for name in members_of(VOTE, parameter)], f"{VOTE}:{parameter}", weights)
 
 
 def _mean(forecasts: Sequence[WaitForecast | None]) -> WaitForecast | None:
-    """``None`` where no member predicts a start."""
+    """Return the combined forecast; ``None`` if no member predicts a start."""
     starts = [[forecast.at(level) for level in LEVELS] for forecast in forecasts if forecast is not None]
     finite = [row for row in starts if np.isfinite(row).all()]
     return WaitForecast(LEVELS, tuple(np.mean(finite, axis=0).tolist())) if finite else None
 
 
 def _said(votes: dict[str, bool]) -> str:
-    """Who would do what."""
+    """Return the votes in words."""
     for_it, against = ([name for name, vote in votes.items() if vote is side] for side in (True, False))
     parts = [f"{', '.join(for_it)} would submit now"] if for_it else []
     parts += [f"{', '.join(against)} would hold"] if against else []

@@ -55,7 +55,7 @@ def test_what_is_kept_of_a_token_is_no_token(network: Network) -> None:
     for wrong in (text[:-1] + ("A" if text[-1] != "A" else "B"), text[:15], kept.token_id, "mirage_", "x" * 9_000):
         answer = network.with_token("GET", CHAINS, wrong)
         assert answer.status == 401, wrong
-        assert answer.body["detail"] == "the token proves nothing: it is wrong, expired, revoked or not for here"
+        assert answer.body["detail"] == "invalid token: it is wrong, expired, revoked or not for this daemon"
 
 
 def test_tokens_are_made_listed_and_revoked_over_the_interface(network: Network) -> None:

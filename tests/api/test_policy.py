@@ -295,5 +295,5 @@ def test_the_key_of_sessions_is_made_once_and_nobody_elses(tmp_path: Path) -> No
     file.write_bytes(b"short")
     with pytest.raises(ConfigError, match="cut short"):
         session_key(file)
-    with pytest.raises(ConfigError, match="is not available"):
+    with pytest.raises(ConfigError, match="cannot be read or created"):
         session_key(tmp_path / "no" / "session.key")

@@ -202,7 +202,7 @@ def test_all_refusals_are_in_the_same_words(network: Network) -> None:
     texts = [slurm_token(exp=1_000), _signed({"exp": FAR}), "a.b.c", "mirage_abc", jwt.encode({}, None, "none")]
     answers = [network.with_token("GET", CHAINS, text) for text in texts]
     assert {(answer.status, answer.body["detail"]) for answer in answers} == {
-        (401, "the token proves nothing: it is wrong, expired, revoked or not for here")
+        (401, "invalid token: it is wrong, expired, revoked or not for this daemon")
     }
 
 

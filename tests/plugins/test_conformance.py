@@ -93,7 +93,7 @@ def test_without_a_fault_it_passes() -> None:
         ("beyond", "not within 0 and 1"),
         ("past", "in the past"),
         ("stumbling", "stumbles: IndexError"),
-        ("mute", "without a word"),
+        ("mute", "without a text"),
         ("bare", "answers float"),
     ],
 )
