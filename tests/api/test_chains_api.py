@@ -183,7 +183,7 @@ def test_explain_gives_the_sentence_and_the_journal(world: World) -> None:
     [
         ("GET", f"{CHAINS}/nix", None, 404, "there is no chain nix"),
         ("POST", f"{CHAINS}/nix/pause", None, 404, "there is no chain nix"),
-        ("POST", f"{CHAINS}/nix/burn", None, 404, "not to burn"),
+        ("POST", f"{CHAINS}/nix/burn", None, 404, "unknown command 'burn'"),
         ("GET", "/nothing", None, 404, "Not Found"),
         ("PUT", CHAINS, None, 405, "Method Not Allowed"),
         ("POST", CHAINS, "{", 422, "not JSON"),

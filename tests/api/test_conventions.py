@@ -136,7 +136,7 @@ def test_pages_show_every_chain_once_in_order(network: Network) -> None:
     assert [len(page) for page in seen] == [3, 3, 1]
     assert [chain for page in seen for chain in page] == ids
     gone = get(network, f"{CHAINS}?cursor={quote('Z29uZQ')}")
-    assert (gone.status, "begin without one" in gone.body["detail"]) == (422, True)
+    assert (gone.status, "without a cursor" in gone.body["detail"]) == (422, True)
 
 
 def test_a_page_has_a_hundred_chains_where_nobody_says(network: Network) -> None:
