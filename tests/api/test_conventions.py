@@ -231,7 +231,7 @@ def test_the_same_request_while_the_first_is_answered_is_told_so(network: Networ
     first.join()
     network.server = whole
     server.stop()
-    assert (second.status, "still being answered" in second.body["detail"]) == (409, True)
+    assert (second.status, "still in progress" in second.body["detail"]) == (409, True)
     assert answers[0].status == 201
 
 

@@ -242,7 +242,7 @@ def test_nobody_may_open_streams_without_bound(
     with listening(streaming):
         status, problem = streaming.call("GET", EVENTS)
         assert status == 429
-        assert "1 times already" in problem["detail"]
+        assert "1 event streams open" in problem["detail"]
 
 
 def test_feed_full_of_others_still_takes_a_user(monkeypatch: pytest.MonkeyPatch) -> None:
