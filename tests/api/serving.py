@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def serving(world: World, **fields: Any) -> Iterator[World]:
-    """``world`` with these fields of its service replaced, on a socket of its own."""
+    """``world`` with these fields of its service replaced, on a separate socket."""
     service, path = replace(world.service, **fields), world.socket.with_suffix(".more.sock")
     server = ApiServer(service, path)
     server.start()

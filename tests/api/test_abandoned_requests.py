@@ -128,7 +128,7 @@ def serving(network: Network, cycles: Cycles, **changes: Any) -> Iterator[Scene]
 
 @pytest.fixture
 def busy(network: Network) -> Iterator[Scene]:
-    """A loop at work."""
+    """A loop during a cycle."""
     cycles = Cycles()
     with serving(network, cycles) as scene:
         thread = threading.Thread(target=cycles.run)

@@ -1,4 +1,4 @@
-"""Hostile input at every address, slow clients, other users' chains, and words that a shell would obey."""
+"""Hostile input at every endpoint, slow clients, other users' chains, and shell metacharacters."""
 
 from __future__ import annotations
 

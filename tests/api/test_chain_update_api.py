@@ -1,4 +1,4 @@
-"""``PATCH /chains/ID``: what an owner may change, and what is told of the rest."""
+"""``PATCH /chains/ID``: changeable fields, and the errors for others."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ BOTH = {"policy": "overlap"}
 ANOTHERS_SCRIPT = definition()["request"]["batch"] | {
     "reference": {"text": "0" * 64, "environment": "0" * 64, "size": 0, "plan_settings": ""}
 }
-"""Names what the database holds for somebody."""
+"""Names the contents of the database for a user."""
 
 
 @pytest.fixture
@@ -235,7 +235,7 @@ def test_an_id_is_used_once(world: World) -> None:
 
 
 def test_ids_of_two_users_never_meet(world: World, users: tuple[str, str, str]) -> None:
-    """One user's chain is told to another by no reply, and keeps nobody from any ID."""
+    """No reply shows a user's chain to another user, and no chain blocks an ID of others."""
     first, second, admin = users
     marked = owned_id("serve", first)
     for taken in ("serve", marked):
@@ -340,7 +340,7 @@ def test_a_loop_that_does_not_answer_is_said(world: World, tmp_path: Path) -> No
     server.start()
     status, document = call(str(server._path), "POST", CHAINS, definition())
     server.stop()
-    is_problem(status, document, 504, "may still obey")
+    is_problem(status, document, 504, "may still run")
 
 
 DENIED = FileState(Presence.UNKNOWN, "/home/carol: mirage has no search permission (mode 0700)", denied=True)

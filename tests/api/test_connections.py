@@ -1,4 +1,4 @@
-"""What a client can make the daemon hold before it has said what it wants, and what comes behind a body."""
+"""Bounds of connections without a request, and of data after a body."""
 
 from __future__ import annotations
 

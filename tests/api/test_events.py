@@ -1,4 +1,4 @@
-"""The stream of events: who hears what, coming back, and listeners that do not keep up."""
+"""The event stream: visibility, reconnects, and slow listeners."""
 
 from __future__ import annotations
 
@@ -271,7 +271,7 @@ def test_who_does_not_keep_up_is_cut_off_and_the_loop_does_not_wait(
         heard = []
         while line := stream._response.readline().decode():
             heard += [line] if line.startswith("event: event") else []
-    assert 3 <= len(heard) < 10_000, "the stream ends, and before all was told"
+    assert 3 <= len(heard) < 10_000, "the stream ends before all events were sent"
     assert store.journal.read(limit=1)[0].entry.text == "event 9999"
 
 

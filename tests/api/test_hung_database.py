@@ -29,7 +29,7 @@ PATIENCE = 10.0
 
 
 class Hung:
-    """A database that answers once it is told to."""
+    """A database that hangs until it is released."""
 
     def __init__(self) -> None:
         self.go = threading.Event()

@@ -1,4 +1,4 @@
-"""Large bodies: few at once, so that what comes in at the same time does not fill the daemon's memory."""
+"""Large bodies: bounded in number, so that they do not fill the daemon's memory."""
 
 from __future__ import annotations
 

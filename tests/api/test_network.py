@@ -1,4 +1,4 @@
-"""The network address: who comes in there, with what, and how far."""
+"""The network address: authentication and scopes."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_tokens_time_is_over_when_it_said(network: Network) -> None:
     assert book.find(text) is not None
     now[0] += 1
     assert book.find(text) is None
-    assert TokenBook(network.gate.tokens._storage, lambda: 1_001.0).find(text) is not None, "it is in the store"
+    assert TokenBook(network.gate.tokens._storage, lambda: 1_001.0).find(text) is not None, "it is in the database"
 
 
 def test_slurms_token_is_the_user_whom_it_names(network: Network) -> None:
@@ -211,7 +211,7 @@ PAGE = "https://mirage.example.org"
 def test_behind_a_proxy_that_passes_on_little_people_log_in_and_act(
     network: Network, passed_on: dict[str, str]
 ) -> None:
-    """As nginx does unless it is told more; the daemon knows by ``api.url`` what browsers call it."""
+    """As nginx does by default; the daemon has the URL of browsers in ``api.url``."""
     form = urlencode({"token": network.token()})
     browser = {"Origin": PAGE, "Sec_Fetch_Site": "same-origin", **passed_on}
     answer = network.call("POST", "/login", form, **browser)
@@ -255,7 +255,7 @@ def test_network_session_over_tls_counts_for_this_host_alone(network: Network) -
     cookie = network.cookie(network.token())
     assert cookie.startswith("mirage_session=")
     assert network.call("GET", CHAINS, Cookie=cookie, **tls).status == 401, (
-        "anybody on this host could have set it"
+        "any user on this host could have set it"
     )
     answer = network.call("POST", "/login", urlencode({"token": network.token()}), **tls)
     name, *flags = answer.headers["set-cookie"].split("; ")
@@ -346,7 +346,7 @@ def test_taken_port_leaves_the_socket_and_is_tried_again(
             for _ in range(3):
                 assert not server.reach_out()
             assert caplog.text.count("event=network_address_missing") == 1
-            assert server.url == "", "no login link leads to whoever listens there"
+            assert server.url == "", "no login link leads to the process that listens there"
             assert Client(str(tmp_path / "second.sock")).version()
             thief.close()
             assert server.reach_out()

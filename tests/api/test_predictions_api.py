@@ -1,4 +1,4 @@
-"""When would a job start: predictions with their past errors, and one's own pending jobs."""
+"""Predicted starts with past errors, and a user's pending jobs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def measured(name: str, forecasts: int, error: float) -> Measured:
 
 @dataclass
 class Desk:
-    """Answers at once: an hour for each node, P10 half of it and P90 twice."""
+    """Answers immediately: one hour per node, P10 half of it and P90 twice."""
 
     asked: list[Question] = field(default_factory=list)
 

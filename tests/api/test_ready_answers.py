@@ -66,7 +66,7 @@ def test_who_asks_again_gets_the_same_by_the_shorter_way(still: Network, found: 
     assert found == [True, True]
     assert [chain["id"].partition(".")[0] for chain in again.body["chains"]] == ["a1", "a2", "a3"]
     numbers = {again.headers.pop("x-request-id"), once_more.headers.pop("x-request-id")}
-    assert len(numbers) == 2, "each request has a number of its own"
+    assert len(numbers) == 2, "each request has a unique ID"
     for answer in (again, once_more):
         answer.headers.pop("date", None)
     assert again == once_more
@@ -184,7 +184,7 @@ def test_each_request_takes_from_its_callers_bucket(bounded: Network) -> None:
     assert [answer.status for answer in answers] == [200, 200, 200, 429]
     assert int(answers[-1].headers["retry-after"]) > 0
     assert "ask again" in answers[-1].body["detail"]
-    assert get(bounded, token=BOB).status == 200, "others have their own"
+    assert get(bounded, token=BOB).status == 200, "others have separate ones"
 
 
 def test_what_is_kept_is_bounded(still: Network) -> None:

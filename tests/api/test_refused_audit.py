@@ -48,7 +48,7 @@ REQUESTS = [
 
 
 class HungAudit:
-    """An audit whose database hangs until it is told to continue."""
+    """An audit log whose database hangs until it is released."""
 
     def __init__(self, log: AuditLog) -> None:
         self._log = log

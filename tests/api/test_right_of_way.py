@@ -11,7 +11,7 @@ from mirage.api.access.rightofway import RightOfWay
 
 
 class Loop:
-    """In a cycle while told so; counts how often it was asked."""
+    """Reports a cycle on demand; counts its calls."""
 
     def __init__(self) -> None:
         self.in_cycle, self.asked = True, 0

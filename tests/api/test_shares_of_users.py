@@ -1,4 +1,4 @@
-"""Who counts as one user: UIDs without a name are one; and requests that change something have their own rate."""
+"""Shares of users: UIDs without a name count as one user, and changes have a separate rate."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_changes_of_one_user_have_a_rate_of_their_own(world: World) -> None:
             asked = [ask(served.socket, daemon, "POST", "/api/v1/chains/nix/pause")[0] for _ in range(3)]
             assert asked == [404, 404, 429]
             assert ask(served.socket, daemon, "GET", "/api/v1/me")[0] == 200, "it may look all the same"
-            assert served.call("POST", "/api/v1/chains/nix/pause")[0] == 404, "and nobody else waits"
+            assert served.call("POST", "/api/v1/chains/nix/pause")[0] == 404, "and no other user waits"
         else:
             asked = [served.call("POST", "/api/v1/chains/nix/pause")[0] for _ in range(3)]
             assert asked == [404, 404, 429]

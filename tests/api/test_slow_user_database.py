@@ -1,4 +1,4 @@
-"""A user database that hangs: whoever is known continues, and nobody else waits for those who are not."""
+"""A hanging user database: known users continue, and do not wait for unknown ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KNOWN, NEW = 4_000_000_101, 4_000_000_102
 
 
 class Directory:
-    """Answers at once, or not before it is told to."""
+    """Answers immediately, or only once released."""
 
     def __init__(self) -> None:
         self.answers = threading.Event()

@@ -67,7 +67,7 @@ def test_tasks_a_directory_closed_to_the_owner_discloses_nothing() -> None:
             with pytest.raises(StateUnseen) as raised:
                 read_state(f"{top}/private/{place}", viewer(12_345, own=False))
             said.add(str(raised.value))
-        assert len(said) == 1, "whether a file is there, and whose, is not told"
+        assert len(said) == 1, "existence and owner of the file are not disclosed"
 
 
 def test_a_pipe_a_folder_and_a_device_are_not_read_and_hold_nothing_up(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def test_tasks_file_of_as_many_as_are_shown_is_shown(tmp_path: Path) -> None:
 
 
 def test_tasks_files_of_one_owner_have_a_share_of_the_processor() -> None:
-    """A file that changes at each look; what is kept is told meanwhile, and others are served."""
+    """A file that changes at each read: the cached response is served, and so are other users."""
     files, clock = Files(), [0.0]
     watch = TaskWatch(of_uid, files.read, shares=Rates(1e-9, 1, lambda: clock[0]))
     assert looked(watch, chain(1))["c1"]["written"] == "1970-01-01T00:00:01Z"

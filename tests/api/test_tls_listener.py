@@ -1,4 +1,4 @@
-"""The TLS listener: it answers, and clients that never finish their handshake keep nobody else out."""
+"""The TLS listener: unfinished handshakes do not block other clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the loop does with a chain is told to its owner and to administrators."""
+"""Results of the loop for a chain are visible to its owner and to administrators."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def test_class_waits_are_those_of_the_slow_reference(jobs: list[Waited], request
 @settings(max_examples=300)
 @given(JOBS, REQUESTS)
 def test_class_mixes_no_qos_and_no_gres_while_enough_are_known(jobs: list[Waited], request: JobRequest) -> None:
-    """Waits are numbered, so that the class tells which jobs it is made of."""
+    """Waits are numbered, so that the class shows the jobs in it."""
     jobs = [replace(job, wait=k) for k, job in enumerate(jobs)]
     members = [jobs[k] for k in found(jobs, request).wait.tolist()]
     kinds, _ = gres_class(request.gres_per_node)
@@ -148,7 +148,7 @@ def test_class_without_traits_is_that_of_size_and_limit(jobs: list[Waited]) -> N
     assert found(unknown).wait.tolist() == [job.wait for job in wanted][-USED:]
 
 
-# What is said of it
+# Descriptions
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The last day of the queue: what is kept, how often, and that nobody's copy changes."""
+"""The window of the last day of the queue: contents, frequency, and unchanged copies."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ REQUEST = JobRequest("s", "u", 48 * HOUR, 1, "p")
 
 @dataclass(frozen=True)
 class Queue:
-    """Jobs of one node and 48 hours unless told otherwise; times and waits in seconds."""
+    """Jobs, by default of one node and 48 hours; times and waits in seconds."""
 
     submit: np.ndarray
     wait: np.ndarray
@@ -29,7 +29,7 @@ class Queue:
     limit: int = 48 * HOUR
 
     def seen(self, now: int, planned: int = ABSENT) -> Observation:
-        """At ``now``, what is known by then and nothing else."""
+        """An observation at ``now``, without later data."""
         start = self.submit + self.wait
         started = np.flatnonzero(start <= now)
         started = started[np.argsort(start[started], kind="stable")]
@@ -62,5 +62,5 @@ class Told:
         self._answer = answer
 
     def predict(self, observation: Observation) -> Prediction:
-        """What it was told to."""
+        """Returns the given prediction."""
         return self._answer(observation)

@@ -85,7 +85,7 @@ def test_missing_candidates_are_looked_for_again_until_all_are_there() -> None:
         answers.append(found.predict(replace(SEEN, time=time)))
         wanted.append(found.wants.history)
     hours = [(answer.at(0.5) - time) / HOUR for answer, time in zip(answers, at, strict=True)]  # type: ignore[union-attr]
-    assert hours == [1.0, 1.0, 1.0, 1.0, 2.0], "nothing was wanted of the observations before"
+    assert hours == [1.0, 1.0, 1.0, 1.0, 2.0], "earlier observations had no required inputs"
     assert wanted == [0, 0, 9, 9, 9]
     assert not looks
 

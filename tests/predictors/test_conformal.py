@@ -16,7 +16,7 @@ LEVELS = (0.1, 0.5, 0.9)
 
 
 def shares_covered(scores: np.ndarray) -> np.ndarray:
-    """By level, over a stream that is told one by one."""
+    """Coverage by level, over a stream of single scores."""
     tracker, covered = QuantileTracker(LEVELS), np.zeros(len(LEVELS))
     for score in scores:
         hit = (score <= tracker.shift).astype(float)
@@ -106,7 +106,7 @@ def test_regret_is_within_the_bound(seed: int, advisers: int, rounds: int, kind:
     for at in range(rounds):
         weights = weighing.weights
         assert weights.sum() == pytest.approx(1)
-        if kind == "spiteful":  # whoever is trusted most is wrong
+        if kind == "spiteful":  # the member with the largest weight is wrong
             losses[at] = 0.0
             losses[at, int(weights.argmax())] = 1.0
         incurred += float(weights @ losses[at])

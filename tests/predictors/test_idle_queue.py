@@ -75,7 +75,9 @@ def test_of_several_partitions_one_that_is_clear_is_enough() -> None:
         assert no_job_waits(queue(("cpu", 0)), partitions)
         assert idle_start(observed(queue(("cpu", 0), ("gpu", 0)), partition=partitions)) is None
         assert not no_job_waits(queue(("cpu", 0), ("gpu", 0)), partitions)
-    assert idle_start(observed(queue(idle=0), partition="cpu,gpu", nodes=5)) is None, "in none are so many idle"
+    assert idle_start(observed(queue(idle=0), partition="cpu,gpu", nodes=5)) is None, (
+        "no partition has enough idle nodes"
+    )
 
 
 def test_what_is_not_known_is_not_taken_for_idle() -> None:

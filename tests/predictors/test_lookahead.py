@@ -29,7 +29,7 @@ SMALL = Budget(screen=8, batch=16, most=48, first=48)
 
 
 def seen(day: float, left: int, load: float = 0.9) -> tuple[Observation, SimulatedCluster]:
-    """What is seen when the predecessor, on two nodes, has ``left`` seconds left."""
+    """An observation in which the predecessor, on two nodes, has ``left`` seconds left."""
     table = TRACE if load == 0.9 else trace(2, days=24, load=load)
     world = SimulatedCluster(Simulation(CLUSTER, table, start=START + int(day * DAY)))
     number = world.submit(SERVICE)
@@ -71,7 +71,7 @@ def test_the_observation_is_left_as_it_was() -> None:
 
 
 def crowd(observation: Observation, many: int) -> Observation:
-    """The same, behind ``many`` pending jobs, each with its own time limit and of higher priority the later."""
+    """The same, behind ``many`` pending jobs, with different time limits and ascending priority."""
     one = observation.snapshot.running.take(np.zeros(many, dtype=np.int64))
     now, count = observation.time, np.arange(many)
     pending = replace(

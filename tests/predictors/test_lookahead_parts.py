@@ -183,7 +183,7 @@ def test_run_times_are_the_same_however_few_mixtures_are_kept(monkeypatch: pytes
 
 
 def waiting(cancelled: int, started: int, hours: float) -> JobTable:
-    """Jobs of one user that were cancelled, and jobs that started, each after waiting so long."""
+    """Jobs of one user that were cancelled, and jobs that started, with their waits."""
     count = cancelled + started
     left = np.full(count, NOW - DAY + int(hours * HOUR), dtype=np.int64)
     gone = np.arange(count) < cancelled

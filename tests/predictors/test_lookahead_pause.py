@@ -1,4 +1,4 @@
-"""While a look that found it too early holds, the waits that it predicted stay as long as they were."""
+"""While an evaluation that found it too early is valid, its predicted waits stay the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many chains at once: looks are spread over the cycles, and none that could matter waits."""
+"""Many chains: evaluations are spread over the cycles, without delay of urgent ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes the pictures of docs/screens, from chains made manually: ``make screens``."""
+"""Makes the screenshots of docs/screens from invented chains: ``make screens``."""
 
 from __future__ import annotations
 

@@ -302,7 +302,7 @@ class SeededLoop:
         self.publish(records)
 
     def publish(self, records: tuple[ChainRecord, ...]) -> None:
-        """A cycle's end, a second after the last one's: pages know cycles apart by their times."""
+        """End a cycle, one second after the last one: pages distinguish cycles by their times."""
         now = self.status
         self.status = replace(now, time=now.time + 1, chains=records, cycles=now.cycles + 1)
         self.feed.cycled(self.status)

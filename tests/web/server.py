@@ -1,4 +1,4 @@
-"""The page on a loopback port, for callers of one's choice."""
+"""The web UI on a loopback port, for given callers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people do on the page: by keyboard, asked before what cannot be undone, and what they hear of it."""
+"""Actions on pages: by keyboard, with confirmation, and with announced results."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def test_pieces_of_a_lane_never_cover_each_other(parts: list[tuple[int, int]]) -
         apart = one.piece.end <= other.piece.start or other.piece.end <= one.piece.start
         assert one.row != other.row or apart
     most_at_once = max((sum(a.start <= b.start < a.end for a in pieces) for b in pieces), default=1)
-    assert drawn.rows == most_at_once, "no more rows than run at once"
+    assert drawn.rows == most_at_once, "no more rows than concurrent bars"
 
 
 def test_handovers_are_told_apart() -> None:
@@ -196,7 +196,7 @@ def test_a_label_that_fits_a_phone_fits_everywhere(length: int, label: str) -> N
 
 @given(spans)
 def test_midnights_are_dates(ends: list[int]) -> None:
-    """Else nobody could tell on which day it is noon."""
+    """Otherwise the day of a noon would be ambiguous."""
     axis = Axis(*ends)
     assert all(tick.is_date == (tick.instant % 86_400 == 0) for tick in axis.ticks)
     assert axis.by_days == all(tick.is_date for tick in axis.ticks)

@@ -93,7 +93,7 @@ def test_windows_that_nobody_sees_keep_no_connection(browser: Browser, obeying: 
         hide += "document.dispatchEvent(new Event('visibilitychange'))"
         seen.page.evaluate(hide.format("true"))
         for _ in range(20):
-            feed.cycled(obeying.status)  # a server notices by what it sends that nobody listens
+            feed.cycled(obeying.status)  # a server notices a closed connection when it sends
             seen.page.wait_for_timeout(100)
         assert feed._present() == ()
         seen.page.evaluate(hide.format("false"))

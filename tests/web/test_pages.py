@@ -1,4 +1,4 @@
-"""Every page in a real browser: it complains of nothing, asks nobody else, fits a phone, can be read by all."""
+"""Every page in a real browser: no errors, no foreign requests, fits a phone, accessible."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ MOST_BYTES = 300_000
 
 @pytest.mark.parametrize("path", PAGES)
 def test_a_page_is_whole_on_every_screen_and_for_everybody(browser: Browser, standing: str, path: str) -> None:
-    """It complains of nothing, asks nobody else; axe-core finds nothing serious; a phone never scrolls."""
+    """No errors, no foreign requests, no serious finding of axe-core, no sideways scrolling on a phone."""
     with visit(browser, standing) as seen:
         assert seen.go(path) == 200
         assert seen.page.locator("h1").all_inner_texts()[0].startswith(PAGES[path])

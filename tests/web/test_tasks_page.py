@@ -1,4 +1,4 @@
-"""Tasks within links: what the real agent wrote, as REST tells it and as a browser shows it."""
+"""Tasks within links: state written by the real agent, in the REST API and in a browser."""
 
 from __future__ import annotations
 

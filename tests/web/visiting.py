@@ -39,7 +39,7 @@ class Visit:
 
     @property
     def strangers(self) -> list[str]:
-        """Requests to anybody but the daemon."""
+        """Requests to other servers than the daemon."""
         return [url for url in self.requests if not url.startswith(self.address + "/")]
 
 
