@@ -1,4 +1,4 @@
-"""Databases for the store's tests: SQLite files, and a real PostgreSQL where it is installed."""
+"""Databases for these tests: SQLite files, and a real PostgreSQL where it is installed."""
 
 from __future__ import annotations
 

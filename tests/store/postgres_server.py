@@ -1,4 +1,4 @@
-"""A PostgreSQL server for tests: on loopback, with a data directory of its own, from the system's package."""
+"""A PostgreSQL server for tests: on loopback, with a separate data directory, from the system's package."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class PostgresServer:
         self._await_answer()
 
     def stop(self) -> None:
-        """At once, with every connection cut off."""
+        """Stop immediately; all connections are cut off."""
         if self.process is not None:
             self.process.send_signal(signal.SIGINT)
             self.process.wait(PATIENCE)

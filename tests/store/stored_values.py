@@ -46,7 +46,7 @@ _NAMES = {
 
 
 def record(name: str = "svc", links: int = 0, **fields_: Any) -> ChainRecord:
-    """A chain with so many links, each planned only."""
+    """A chain with planned links."""
     chain = Chain(ChainId(name), name, "alice", JobRequest(name, "", 3_600))
     return ChainRecord(chain, tuple(Link(i, chain.tag(i), 10 * i) for i in range(1, links + 1)), **fields_)
 

@@ -1,4 +1,4 @@
-"""Backups in directories where others may write: nobody gets the copy, and nothing else is written to."""
+"""Backups in directories where others may write: no other user gets the copy or redirects the write."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_what_somebody_else_has_put_there_first_gets_no_copy(
     assert victim.read_text() == "somebody's work"
     victim.unlink()
     found = [file for file in open_folder.rglob("*") if file.is_file()]
-    assert not any(file.stat().st_size for file in found), "nothing of the store is where the other can read it"
+    assert not any(file.stat().st_size for file in found), "the other user can read no part of the database"
     assert not (open_folder / "copy.db").exists()
 
 
@@ -119,7 +119,7 @@ def test_backup_beside_a_database_of_the_daemons_account_is_made(tmp_path: Path,
 
 def test_backup_in_a_folder_of_the_users_own_group_is_made(tmp_path: Path, source: Location) -> None:
     (folder := tmp_path / "own").mkdir()
-    folder.chmod(0o775)  # umask 002: the account's group has its name, and nobody else
+    folder.chmod(0o775)  # umask 002: the account's group has its name and no other member
     private = grp.getgrgid(folder.stat().st_gid).gr_name == pwd.getpwuid(os.geteuid()).pw_name
     with contextlib.nullcontext() if private else pytest.raises(NoBackup):
         back_up(source, folder / "copy.db")

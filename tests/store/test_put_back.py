@@ -1,4 +1,4 @@
-"""A physical copy of a database in the place of it: nothing but what was stored last tells the two apart."""
+"""A physical copy in place of a database: only the last stored data distinguish the two."""
 
 from __future__ import annotations
 

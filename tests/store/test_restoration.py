@@ -135,7 +135,7 @@ def test_restoration_of_a_copy_made_before_the_note_keeps_the_note(url: str, tmp
     restore(tmp_path / "copy", url)
     found = noted(url)
     assert found is not None
-    assert found.since == LAST // 2, "nobody has compared the chains since"
+    assert found.since == LAST // 2, "the chains have not been compared since"
 
 
 @pytest.mark.parametrize("revision", ["0001", no_schema().steps[-2]])

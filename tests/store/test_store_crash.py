@@ -1,4 +1,4 @@
-"""Killed in the middle, and used by several threads at once: what was said to be saved is there, and whole."""
+"""Killed processes and concurrent threads: data reported as saved are complete."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SAVING = Path(__file__).with_name("saving_process.py")
 
 
 def saved_until_killed(url: str, after: int) -> int:
-    """Let a process save until it has said so many times that it has, kill it; the last thing it said."""
+    """Let a process save and report N times, kill it, and return its last report."""
     with subprocess.Popen([sys.executable, SAVING, url], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         said = [int(process.stdout.readline()) for _ in range(after)]

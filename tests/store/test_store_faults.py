@@ -161,7 +161,7 @@ def open_folder() -> Iterator[Path]:
 
 
 def test_a_file_that_was_moved_away_takes_nothing_until_it_is_back(sqlite: Store, file: Path) -> None:
-    """Its connections would continue writing to what nobody will open again."""
+    """Its connections would continue to write to a file that no process opens again."""
     file.rename(file.with_name("elsewhere"))
     with pytest.raises(StoreUnavailable, match="removed"):
         sqlite.chains.save(record(failures=1))
@@ -287,7 +287,9 @@ def test_each_transaction_may_run_in_another_session(postgres: PostgresServer) -
         try:
             for held in range(2):
                 with psycopg.connect(url) as other:
-                    other.execute("SELECT 1")  # holds the session that was used last: the store gets the other one
+                    other.execute(
+                        "SELECT 1"
+                    )  # holds the session used last: the database object gets the other one
                     for n in range(10 * held + 1, 10 * held + 11):
                         store.journal.write(Entry(n, ChainId("svc"), EntryKind.EVENT, f"entry {n}"))
                         store.chains.save(record(failures=n))

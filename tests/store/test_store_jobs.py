@@ -1,4 +1,4 @@
-"""The jobs of all users: as they were told of, and as the loop has them."""
+"""The jobs of all users: as imported, and as the loop sees them."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_the_loop_sees_what_is_added_once_it_was_taken_in(store: Store) -> None:
     memory.refresh()
     assert len(memory.jobs(1_000_000)) == 150
     store.jobs.add(jobs.take(np.arange(150, 200)))
-    assert len(memory.jobs(1_000_000)) == 150, "no question to the store within a cycle"
+    assert len(memory.jobs(1_000_000)) == 150, "no database query within a cycle"
     memory.refresh()
     assert same(memory.jobs(1_000_000), jobs)
     assert same(memory.jobs(400_000), jobs.take(np.flatnonzero(jobs.submit >= 600_000)))

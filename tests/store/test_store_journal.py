@@ -189,7 +189,7 @@ def test_listeners_hear_what_is_on_disk_with_the_place_that_it_has_there(
         patched.setattr(type(store.database), "write", lambda self, work: fail())
         with pytest.raises(StoreUnavailable):
             store.journal.flush()
-    assert heard == [], "nothing is told that may be lost"
+    assert heard == [], "no event for an entry that may be lost"
     store.chains.save(record())
     assert tuple(reversed(heard)) == store.journal.read()[:-1]
     store.journal.flush()

@@ -1,4 +1,4 @@
-"""The lease in SQLite and PostgreSQL: compared and swapped at once, and a fence around what its holder writes."""
+"""The lease in SQLite and PostgreSQL: atomic compare and swap, and fencing of its holder's writes."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_who_stands_by_writes_no_chain(url: str) -> None:
 
 @pytest.mark.xdist_group("postgres")
 def test_a_lease_is_not_taken_between_the_fence_and_the_commit(new_url: Callable[[str], str]) -> None:
-    """Whoever takes it afterwards reads what was committed; SQLite has one writer at a time anyway."""
+    """The next holder reads all committed data; SQLite has one writer at a time anyway."""
     url = new_url("postgres")
     leading, other = led_by(url, FIRST), open_store(url)
     leases = SqlLeases(other.database)

@@ -1,4 +1,4 @@
-"""From every earlier schema to this one's, with a copy of what was there; and what may go wrong on the way."""
+"""Upgrades from every earlier schema, with a backup; and their failures."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ def test_a_step_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pytest.M
 
 
 def _with_step(fails: Callable[[], None]) -> Callable[..., None]:
-    """The upgrade with the second step's function in its own context."""
+    """The upgrade with the second step's function in a separate context."""
     from alembic.operations import Operations
 
     def run_steps(connection: Connection) -> None:

@@ -86,7 +86,7 @@ def test_started_is_the_difference_of_two_sets(
 
 
 def test_time_in_which_a_job_may_not_start_is_no_wait(store: Store) -> None:
-    """Held, to begin later or dependent for an hour: anybody can make that as long as they like."""
+    """Held, to begin later or dependent for an hour: any user can make that as long as they like."""
     jobs = seen(1_000, (1, 900, 990)).running.take(np.repeat(0, 4))
     jobs = replace(jobs, job_id=np.arange(4), submit=np.full(4, 1_000), start=np.full(4, 4_700))
     jobs = replace(jobs, eligible=np.array([4_600, ABSENT, 4_800, 1_000]), qos=np.full(4, -1))
@@ -106,7 +106,7 @@ ROWS = st.lists(st.tuples(st.integers(1, 6), st.integers(0, 5), st.integers(0, 5
 def test_history_against_a_list(
     shared_store: Store, batches: list[list[tuple[int, int, int]]], counts: list[int]
 ) -> None:
-    """The first time that a job and its submission are told counts; the latest starts are given."""
+    """The first report of a job and its submission counts; the latest starts are returned."""
     history = SqlWaitHistory(emptied(shared_store).database)
     known: dict[tuple[int, int], int] = {}
     for batch in batches:

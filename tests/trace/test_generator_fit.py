@@ -1,4 +1,4 @@
-"""A model fitted to what a known model drew says what the known model said."""
+"""A model fitted to a table drawn from a known model equals the known model."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_instants_relative_to_an_origin_are_understood() -> None:
 
 
 def test_single_users_do_not_show() -> None:
-    """A request that fewer than three users make is counted with its nearest, not told."""
+    """A request that fewer than three users make is merged with the nearest one."""
     table = generate("ls6", 1, jobs=5000)
     odd = table.limit.copy()
     odd[table.user.codes == table.user.codes[100]] = 77_777

@@ -191,7 +191,7 @@ print(threads() - before)
 
 
 def test_a_file_is_read_by_no_other_thread(tmp_path: Path) -> None:
-    """One that is not done with the file as Python ends aborts the process, whatever it has said before."""
+    """A thread that still uses the file at the exit of Python aborts the process, even after its output."""
     (tmp_path / "jobs.parquet").write_bytes(file_of(submit=[1, 2, 3], user=["a", "b", "c"]))
     command = [sys.executable, "-c", THREADS, str(tmp_path / "jobs.parquet")]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "0\n"

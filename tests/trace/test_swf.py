@@ -1,4 +1,4 @@
-"""Standard Workload Format: the format's own example, faults, and the KTH log."""
+"""Standard Workload Format: the example of the format, errors, and the KTH log."""
 
 from __future__ import annotations
 
