@@ -62,7 +62,7 @@ def fence(holder: str, term: int) -> Callable[[Connection], None]:
 def no_entry(connection: Connection) -> None:
     """The condition of one that does not lead: it never holds. Raises ``Deposed``."""
     found = _read(connection)
-    raise Deposed(f"{found.name or 'nobody'} leads, and this daemon does not")
+    raise Deposed(f"{found.name or 'no daemon'} is the leader; this daemon is not")
 
 
 def _read(connection: Connection, *, locked: bool = False) -> Lease:

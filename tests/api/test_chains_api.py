@@ -286,7 +286,7 @@ def test_users_see_and_touch_only_their_own(world: World, users: tuple[str, str,
     for method, path in [("GET", ""), ("GET", "/explain"), ("POST", "/pause"), ("POST", "/cancel")]:
         status, document = world.call(method, f"{CHAINS}/{of_other}{path}", user=one)
         is_problem(status, document, 404, f"there is no chain {of_other}")
-    is_problem(*world.call("GET", f"{CHAINS}?all=true", user=one), 403, "no administrator")
+    is_problem(*world.call("GET", f"{CHAINS}?all=true", user=one), 403, "not an administrator")
     is_problem(*world.call("POST", CHAINS, definition("x", owner=other), user=one), 403, f"for {other}")
     for user in (admin, ""):
         everybody = world.call("GET", f"{CHAINS}?all=true", user=user)[1]["chains"]
@@ -323,7 +323,7 @@ def test_a_socket_left_behind_is_replaced_and_a_file_is_not(world: World, tmp_pa
     assert call(str(left), "GET", "/healthz", None)[0] == 200
     server.stop()
     left.write_text("precious")
-    with pytest.raises(ConfigError, match="is no socket"):
+    with pytest.raises(ConfigError, match="is not a socket"):
         server.start()
     with pytest.raises(ConfigError, match="at most 107"):
         ApiServer(world.service, tmp_path / ("x" * 120)).start()

@@ -101,7 +101,7 @@ def test_a_deposed_leader_writes_neither_chains_nor_journal(url: str) -> None:
 
 def test_who_stands_by_writes_no_chain(url: str) -> None:
     standing_by = open_store(url, condition=no_entry)
-    with pytest.raises(Deposed, match="nobody leads, and this daemon does not"):
+    with pytest.raises(Deposed, match="no daemon is the leader"):
         standing_by.chains.save(record())
     standing_by.close()
 
