@@ -355,7 +355,7 @@ def test_readiness_names_what_is_wrong(network: Network, tmp_path: Path) -> None
     status, now = replace(network.loop.status, cycles=0), network.loop.status.time
     pace = Pace(Pacing(interval=60), None)  # type: ignore[arg-type]
     ready = Readiness(lambda: status, lambda: now, pace, network.store, str)
-    early = "the first poll of the cluster is not over"
+    early = "the first look at the cluster is not over"
     assert ready() == {"leadership": "", "cycle": "", "snapshot": early, "store": ""}
     status, ready._known = (
         replace(status, snapshot=replace(Snapshot.unseen(now), stale_since=ABSENT), cycles=1),
