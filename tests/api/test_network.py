@@ -301,7 +301,7 @@ def test_who_proves_nothing_again_and_again_has_to_wait(network: Network) -> Non
         ("8421", "expected an address"),
         ("127.0.0.1:99999", "expected an address"),
         ("example.org:80", "expected an address"),
-        ("999.0.0.1:80", "no IP address"),
+        ("999.0.0.1:80", "not an IP address"),
         ("0.0.0.0:8421", "can reach 0.0.0.0"),
         ("[::]:8421", "can reach ::"),
     ],
