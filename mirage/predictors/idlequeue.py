@@ -59,8 +59,8 @@ def idle_start(observation: Observation) -> WaitForecast | None:
 def with_waiting_jobs(observation: Observation) -> tuple[Observation, int]:
     """Add the waits of pending jobs if fewer than ``ENOUGH`` waits are known; return their number too.
 
-    Only jobs of the partition that request at most the successor's nodes and time. A pending job has waited for half
-    of its time in the median, so twice its wait so far counts.
+    Only jobs of the partition that request at most the successor's nodes and time. A pending job has waited for
+    half of its time in the median, so twice its wait so far counts.
     """
     known, snapshot, request = observation.waits, observation.snapshot, observation.successor
     if not 0 < len(known.wait) < ENOUGH or request.partition not in snapshot.partition_names:
