@@ -33,34 +33,37 @@ if TYPE_CHECKING:
 USAGE = """\
 Usage: mirage adopt [OPTIONS] JOBID [OPTIONS] [-- ARGUMENTS]
 
-Makes a chain from a job of yours that runs or waits in Slurm: the job becomes link 1 and runs on as it is. The
-next links are submitted from its batch script in your name, each so that it starts as its predecessor ends. They
-have the #SBATCH and #MIRAGE lines of the script, the time limit, partition, account, QOS, directory, nodes, tasks,
-memory, GPUs and output files of the job, the options of its sbatch command where accounting keeps it, and the
-environment of this shell. Without accounting, give again what Slurm does not show, such as --signal.
+Create a chain from one of your jobs that is running or pending in Slurm. The job becomes link 1 and continues
+unchanged. Mirage submits the next links from its batch script in your name, so that each one starts when its
+predecessor ends. The next links have:
+  - the #SBATCH and #MIRAGE lines of the script;
+  - the job's time limit, partition, account, QOS, directory, nodes, tasks, memory, GPUs and output files;
+  - the options of its sbatch command, if accounting stores them. If not, repeat options that Slurm does not show,
+    such as --signal;
+  - the environment of this shell.
 
-Options are those of mirage submit (mirage submit --help): about the chain, such as --links, --total-time,
---done-file and --handover; and sbatch's, for the next links. ARGUMENTS are those of the script; not given: as
-Slurm shows them, which shows an argument with blanks as several.
+Options are those of mirage submit (see mirage submit --help): options of the chain, such as --links, --total-time,
+--done-file and --handover, and options of sbatch for the next links. ARGUMENTS are the arguments of the script.
+Without them Mirage uses those that Slurm shows, and Slurm splits an argument that contains blanks.
 
-Of the job only the comment changes, to the mark of the link. Its exit code counts as that of every link: 0 says
-that the work is done, unless --done-exit-code or --done-file say otherwise. Its running time counts for
---total-time, and mirage chain cancel ends it. It has no MIRAGE_ variables. With --handover none, the default, no
-link starts before the job has ended.
+Only the comment of the job changes: it becomes the mark of the link. The job's exit code counts as that of every
+link: 0 means that the work is done, unless --done-exit-code or --done-file say otherwise. Its run time counts for
+--total-time, and mirage chain cancel cancels it. It has no MIRAGE_ variables. With --handover none, the default,
+no link starts before the job has ended.
 
-  --dry-run             show what would be submitted, and change nothing
-  --no-check            adopt without asking Slurm first whether it would accept the next link
-  --json, --parsable    one JSON document on stdout; the chain's id alone
-  --socket FILE         the daemon's socket
-  -h, --help            this page
+  --dry-run             show what would be submitted, but change nothing
+  --no-check            skip the check whether Slurm would accept the next link
+  --json, --parsable    print one JSON document on stdout; print only the chain ID
+  --socket FILE         socket of the daemon, or its http(s):// URL
+  -h, --help            show this help
 
 Examples:
-  mirage adopt 4711                               until you cancel it, or a link exits with 0
+  mirage adopt 4711                               run until you cancel the chain or a link exits with 0
   mirage adopt 4711 --links 8 --handover none     the job, and seven links after it
   mirage adopt 4711 --total-time 30d -t 1-00:00:00 --signal B:USR1@300
   mirage adopt 4711 --dry-run                     show what would be submitted
 
-Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 refused, 5 no daemon.
+Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 rejected, 5 no daemon.
 """
 _NOT_FOUND, _REFUSED = 3, 4
 _DIGITS = 10
@@ -70,20 +73,20 @@ _SHOWN = 80
 """Characters of a comment that are shown."""
 _NOT_HERE = {
     "wrap": "the script is the job's",
-    "hold": "it concerns a first link, which is there already",
-    "begin": "it concerns a first link, which is there already",
-    "held-links": "this makes a new chain, whose first link is not held",
-    "chain": "this makes a new chain",
+    "hold": "it applies to the first link, which already exists",
+    "begin": "it applies to the first link, which already exists",
+    "held-links": "this command creates a chain whose first link is not held",
+    "chain": "this command creates a chain",
 }
 
 
 def adopt_command(context: typer.Context) -> None:
-    """Make a chain from a job that already runs or waits."""
+    """Create a chain from a running or pending job."""
     adopt(context.args)
 
 
 def adopt(argv: Sequence[str]) -> None:
-    """Do what the command line says."""
+    """Run ``mirage adopt`` with these arguments."""
     from mirage.cli.adoptedjob import Unfit, UnknownHere
 
     try:
@@ -125,7 +128,7 @@ def _read(argv: Sequence[str]) -> tuple[CommandLine, str]:
     rest = read_command_line(first.arguments)
     arguments = (rest.script, *rest.arguments) if rest.script or rest.arguments else ()
     if arguments and "--" not in argv:
-        raise BadSpelling(arguments[0], "expected one job ID; arguments of the script stand behind --")
+        raise BadSpelling(arguments[0], "expected one job ID; put arguments of the script after --")
     return CommandLine((*first.sbatch, *rest.sbatch), first.chain | rest.chain, "", arguments), first.script
 
 
@@ -136,7 +139,7 @@ def _job_id(line: CommandLine, word: str) -> JobId:
     if not word:
         raise BadSpelling("JOBID", "is missing; squeue --me shows the IDs of your jobs")
     if not (word.isascii() and word.isdigit() and len(word) <= _DIGITS):
-        raise BadSpelling(word, "expected the ID of a job, such as 4711; no task of an array can be a link")
+        raise BadSpelling(word, "expected a job ID, such as 4711; an array task cannot be a link")
     return job_id_of(int(word))
 
 
@@ -163,19 +166,22 @@ def _remarks(plan: Plan, job: ShownJob, submitted: str, *, known: bool) -> Itera
     """How the next links differ from the job, as far as it cannot be known or helped."""
     assert plan.request.batch is not None
     if arguments := plan.request.batch.arguments:
-        yield f"the script's arguments: {shlex.join(arguments)}; if they are others, give them behind --"
-    stays = f"job {job.job_id} stays as it is; the next links get this shell's environment, and "
+        yield f"arguments of the script: {shlex.join(arguments)}; if they are wrong, give them after --"
+    stays = f"job {job.job_id} does not change; the next links get this shell's environment, and "
     if known:
         yield f"{stays}the options of its script and of its command line: {submitted[:_LONGEST]}"
     else:
         yield (
-            f"{stays}options that Slurm does not show of a job, such as --signal, from its script or this "
-            "command line alone"
+            f"{stays}options that Slurm does not show, such as --signal, only from the script and this command "
+            "line"
         )
     if submitted and not known:
-        yield f"options may be missing: Slurm keeps no quotes, so this cannot be read: {submitted[:_LONGEST]}"
+        yield (
+            "options may be missing: Slurm stores the command line without quotes, and this one is ambiguous: "
+            f"{submitted[:_LONGEST]}"
+        )
     if comment := job.value("Comment"):
-        yield f"the comment {comment[:_SHOWN]!r} of job {job.job_id} gives way to the mark of the link"
+        yield f"the mark of the link replaces the comment {comment[:_SHOWN]!r} of job {job.job_id}"
 
 
 def _send(plan: Plan, line: CommandLine, job: ShownJob) -> None:
@@ -198,8 +204,8 @@ def _send(plan: Plan, line: CommandLine, job: ShownJob) -> None:
         daemon.patch(chain_path(plan.chain_id), {"done": {"links": 1}})
         raise ConfigError(
             f"job {job.job_id}",
-            f"its comment is {comment[:_SHOWN]!r} now, not the mark of link 1: another daemon may follow it, too. "
-            f"Chain {plan.chain_id} ends with this job: no link follows in it",
+            f"its comment is {comment[:_SHOWN]!r} now, not the mark of link 1: another daemon may follow it. "
+            f"Chain {plan.chain_id} ends with this job and submits no further link",
         )
     tell_warnings(answer)
     if line.has("json"):

@@ -1,4 +1,4 @@
-"""The job that is to become link 1: what Slurm shows of it to its owner, and its mark."""
+"""The job that becomes link 1: what Slurm shows its owner, and the mark in its comment."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from mirage.slurm.shownjob import ShownJob
 
 _NOT_STORED = (503,)
-"""Answers next to those of the client's own making after which certainly no chain was made."""
+"""Server errors after which certainly no chain was created."""
 
 
 class UnknownHere(ConfigError):
-    """Slurm does not show the job."""
+    """Slurm does not show this job."""
 
 
 class Unfit(ConfigError):
@@ -33,12 +33,12 @@ class Unfit(ConfigError):
 
 
 def read_job(job_id: JobId, commands: Commands) -> ShownJob:
-    """As ``scontrol show job`` has it. Raises ``UnknownHere`` and ``ClusterUnavailable``."""
+    """Read ``scontrol show job``. Raises ``UnknownHere`` and ``ClusterUnavailable``."""
     answer = commands.run(["scontrol", "show", "job", str(job_id)])
     if answer.status and unreachable(answer.said):
         raise ClusterUnavailable(f"scontrol: {one_line(answer.said)}")
     if answer.status:
-        raise UnknownHere(_place(job_id), f"Slurm does not show it: {one_line(answer.said)}")
+        raise UnknownHere(_place(job_id), f"not found in Slurm: {one_line(answer.said)}")
     try:
         return read_shown_job(answer.out, job_id)
     except BadSpelling as error:
@@ -52,15 +52,15 @@ def check_adoptable(job: ShownJob, uid: int) -> None:
 
 
 def read_script(job_id: JobId, commands: Commands) -> str:
-    """Its batch script, as Slurm keeps it for the owner. Raises ``ConfigError``."""
+    """Return the batch script that Slurm stores. Raises ``ConfigError``."""
     answer = commands.run(["scontrol", "write", "batch_script", str(job_id), "-"])
-    if answer.status or not answer.out:  # scontrol ends well where it has none
+    if answer.status or not answer.out:  # scontrol succeeds for a job without a script
         raise ConfigError(_place(job_id), f"Slurm does not show its batch script: {one_line(answer.said)}")
     return answer.out
 
 
 def read_submit_line(job: ShownJob, commands: Commands) -> str:
-    """The command line of ``sbatch``, words joined by blanks; empty where Slurm or its accounting has none."""
+    """Return the ``sbatch`` command line, words joined by blanks; empty if Slurm and accounting have none."""
     if line := job.value("SubmitLine"):
         return line
     asked = ["sacct", "--noheader", "--parsable2", "--allocations", "--format=SubmitLine", f"--jobs={job.job_id}"]
@@ -73,17 +73,16 @@ def read_submit_line(job: ShownJob, commands: Commands) -> str:
 
 @contextmanager
 def marked(job: ShownJob, tag: str, commands: Commands) -> Iterator[None]:
-    """While the chain is made, and after that: the job's comment is the mark of its link.
+    """Set the job's comment to the mark of its link, before the chain is created and permanently.
 
-    Where certainly no chain was made, the comment that the job had is put back. Where that is not known the mark
-    stays: it is what the chain's link is known by. Raises ``Unfit`` for a job that has another chain's mark
-    by now.
+    If certainly no chain was created the old comment is restored. If that is unknown the mark stays, because the
+    daemon identifies the link by it. Raises ``Unfit`` for a job that has another chain's mark by now.
     """
     check_adoptable(read_job(job.job_id, commands), job.uid)
     try:
         _set_comment(job.job_id, tag, commands)
     except MirageError:
-        _put_back(job, commands)  # it may have been set all the same
+        _put_back(job, commands)  # the failed command may have set it
         raise
     try:
         yield
@@ -94,10 +93,10 @@ def marked(job: ShownJob, tag: str, commands: Commands) -> Iterator[None]:
 
 
 def other_mark(job: ShownJob, tag: str, commands: Commands) -> str:
-    """The comment that the job has instead of ``tag``: another chain may be made of it at the same time."""
+    """Return a comment other than ``tag``: another chain may have adopted the job at the same time."""
     try:
         comment = read_job(job.job_id, commands).value("Comment")
-    except MirageError:  # it has ended meanwhile, or Slurm does not answer: nothing speaks against the chain
+    except MirageError:  # the job has ended, or Slurm does not reply: no objection
         return ""
     return "" if comment == tag else comment or "none"
 
@@ -110,22 +109,23 @@ def _certainly_not_made(error: ClientError) -> bool:
 
 def _problem(job: ShownJob, uid: int) -> str:
     if job.uid != uid:
-        return "it is not yours; only its owner can make a chain of it"
+        return "the job belongs to another user; only its owner can adopt it"
     if job.value("ArrayJobId"):
-        return "it is a task of an array; a chain follows one job"
+        return "the job is a task of an array; a chain follows one job"
     if job.value("HetJobId"):
-        return "it is a component of a heterogeneous job; a chain follows one job"
+        return "the job is a component of a heterogeneous job; a chain follows one job"
     if job.value("JobState").startswith("COMPLETING") or job.state.finished:
-        return f"it has ended ({job.value('JobState')}); submit its script with mirage submit"
+        return f"the job has ended ({job.value('JobState')}); submit its script with mirage submit"
     if job.value("BatchFlag") != "1":
-        return "it has no batch script (salloc or srun), so nothing could follow it"
+        return "the job has no batch script (salloc or srun), so no link can follow it"
     if job.state is JobState.PENDING and job.value("Dependency"):
         return (
-            f"it waits for other jobs ({job.value('Dependency')}), the next links would not; adopt it once it runs"
+            f"the job depends on other jobs ({job.value('Dependency')}), the next links would not; adopt it once "
+            "it runs"
         )
     if link := split_tag(job.value("Comment")):
         return (
-            f"by its comment it is link {link[1]} of chain {link[0]} already: see mirage chain show {link[0]}. "
+            f"its comment marks it as link {link[1]} of chain {link[0]}: see mirage chain show {link[0]}. "
             f"If no daemon has that chain, clear the comment: scontrol update JobId={job.job_id} Comment="
         )
     return ""
@@ -140,7 +140,7 @@ def _set_comment(job_id: JobId, comment: str, commands: Commands) -> None:
     if unreachable(answer.said):
         raise ClusterUnavailable(f"scontrol update: {said}")
     raise ConfigError(
-        _place(job_id), f"its comment cannot be set to the mark of the link, so no chain is made: {said}"
+        _place(job_id), f"the mark of the link cannot be written to its comment, so no chain is created: {said}"
     )
 
 
@@ -148,7 +148,7 @@ def _put_back(job: ShownJob, commands: Commands) -> None:
     try:
         _set_comment(job.job_id, job.value("Comment"), commands)
     except MirageError as error:
-        show(f"mirage: the comment of job {job.job_id} could not be put back: {error}", err=True)
+        show(f"mirage: the old comment of job {job.job_id} could not be restored: {error}", err=True)
 
 
 def _place(job_id: JobId) -> str:

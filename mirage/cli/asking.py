@@ -1,4 +1,4 @@
-"""Options that several commands share, most of them about the daemon, and lists that come page by page."""
+"""Options that several commands share, and reading of paged lists."""
 
 from __future__ import annotations
 
@@ -15,55 +15,60 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 Socket = Annotated[
-    str, typer.Option("--socket", metavar="FILE", help="The daemon's socket, or its http(s):// address.")
+    str, typer.Option("--socket", metavar="FILE", help="Socket of the daemon, or its http(s):// URL.")
 ]
-ConfigFile = Annotated[str, typer.Option("--config", metavar="FILE", help="As for mirage daemon.")]
+ConfigFile = Annotated[str, typer.Option("--config", metavar="FILE", help="Configuration file of the daemon.")]
 Id = Annotated[
     str,
     typer.Argument(
         metavar="ID",
-        help="A chain's id, as mirage chains shows it, or its name.",
+        help="ID or name of a chain, as mirage chains shows it.",
         autocompletion=complete_chain,
     ),
 ]
 Layout = Annotated[
     str,
     typer.Option(
-        "-o", "--format", metavar="FORMAT", help="squeue's letters ('%.18i %T'), or names: chain,state:10."
+        "-o",
+        "--format",
+        metavar="FORMAT",
+        help="Columns, by squeue's letters ('%.18i %T') or by name and width (chain,state:10).",
     ),
 ]
 Sort = Annotated[
     str,
-    typer.Option("-S", "--sort", metavar="KEYS", help="Letters or names, comma-separated; -KEY: the other way."),
+    typer.Option(
+        "-S", "--sort", metavar="KEYS", help="Sort keys, comma-separated letters or names; -KEY: descending."
+    ),
 ]
-NoHeader = Annotated[bool, typer.Option("-h", "--noheader", help="Without the line of headings.")]
-Mine = Annotated[bool, typer.Option("--me", help="One's own only.")]
-User = Annotated[str, typer.Option("-u", "--user", metavar="USER", help="Of these users, comma-separated.")]
+NoHeader = Annotated[bool, typer.Option("-h", "--noheader", help="Omit the header line.")]
+Mine = Annotated[bool, typer.Option("--me", help="Show only your own.")]
+User = Annotated[str, typer.Option("-u", "--user", metavar="USER", help="Show only these users, comma-separated.")]
 Partition = Annotated[
-    str, typer.Option("-p", "--partition", metavar="PART", help="In these partitions, comma-separated.")
+    str, typer.Option("-p", "--partition", metavar="PART", help="Show only these partitions, comma-separated.")
 ]
 States = Annotated[
-    str, typer.Option("-t", "--states", metavar="STATES", help="In these states, comma-separated; or all.")
+    str, typer.Option("-t", "--states", metavar="STATES", help="Show only these states, comma-separated, or all.")
 ]
 
 
 def listed(text: str) -> frozenset[str]:
-    """The words of a list with commas."""
+    """Split a comma-separated list."""
     return frozenset(word.strip() for word in text.split(",") if word.strip())
 
 
 def selected(
     document: dict[str, Any], key: str, records: Iterable[T], shown: Callable[[T], bool]
 ) -> dict[str, Any]:
-    """The document with those items under ``key`` whose record is ``shown``; ``records`` are in their order."""
+    """Return the document with only those items of ``key`` whose record (same order) is ``shown``."""
     items = [item for item, record in zip(document[key], records, strict=True) if shown(record)]
     return document | {key: items}
 
 
 def whole(client: Client, path: str, key: str, **query: object) -> dict[str, Any]:
-    """A list that comes in pages as one document; ``key`` names its items."""
+    """Read all pages of a list into one document; ``key`` names the items."""
     document: dict[str, Any] = {}
     for page in client.pages(path, **query):
         document = page if not document else document | {key: [*document[key], *page[key]]}

@@ -38,19 +38,19 @@ Path = tuple[str, ...]
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
 _SUFFIX = 5
 _LONGEST_NAME = 40
-_NO_SUCH_BOUND = "without the option there is no such bound"
+_NO_SUCH_BOUND = "for no limit, omit the option"
 
 
 def new_chain_id(name: str, owner: str) -> ChainId:
-    """Readable, unlike any other, and fit for a tag: ``train-k3q9x.4hq2zk7a``."""
+    """Return a readable, unique ID that fits into a tag: ``train-k3q9x.4hq2zk7a``."""
     readable = re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-.")[:_LONGEST_NAME] or "chain"
     return owned_id(f"{readable}-{''.join(secrets.choice(_ALPHABET) for _ in range(_SUFFIX))}", owner)
 
 
 def chain_document(given: Mapping[str, Given], directory: str, warn: WarnSignal | None) -> Document:
-    """What the options say of a chain, in the form that the daemon takes; what they leave open is not there.
+    """Return the options of a chain as the daemon's document, without those that are not given.
 
-    Raises ``BadSpelling`` naming the place of an option that cannot be read.
+    Raises ``BadSpelling`` with the place of an invalid option.
     """
     document: Document = {}
     for name, read in _READERS.items():
@@ -68,12 +68,12 @@ def chain_document(given: Mapping[str, Given], directory: str, warn: WarnSignal 
     if "health-command" in given:
         policy = document.setdefault("handover", {}).setdefault("policy", HandoverPolicy.WHEN_READY.value)
         if policy != HandoverPolicy.WHEN_READY:
-            raise BadSpelling(f"--handover={policy}", "a --health-command is for --handover=when-ready")
+            raise BadSpelling(f"--handover={policy}", "--health-command requires --handover=when-ready")
     return document
 
 
 def held_links(given: Mapping[str, Given]) -> int:
-    """How many links are to be submitted held; 0 where that is not given. Raises ``BadSpelling``."""
+    """Return the number of links to submit held (default 0). Raises ``BadSpelling``."""
     return int(_read(given["held-links"], _held_links)[1]) if "held-links" in given else 0
 
 
@@ -125,7 +125,7 @@ def _total_time(text: str) -> int:
 
 
 def _duration(text: str, unlimited: str) -> int:
-    """``unlimited``: how the user states that there is no bound."""
+    """``unlimited``: how to request no limit, for the error message."""
     try:
         return duration.parse_human(text)
     except BadSpelling as error:
@@ -134,12 +134,12 @@ def _duration(text: str, unlimited: str) -> int:
 
 def _name(text: str) -> str:
     if not text.strip():
-        raise BadSpelling(text, "expected a name; without the option it is the job's")
+        raise BadSpelling(text, "expected a name; for the job name, omit the option")
     return text
 
 
 def _predictor(text: str) -> str:
-    """One that is part of Mirage is built, which tells whether it takes its parameter; others the daemon knows."""
+    """Check a name. A built-in predictor is built to check its parameter; the daemon checks the others."""
     from mirage.predictors.naming import check_name
     from mirage.predictors.registry import build_predictor, is_built_in
 
@@ -162,7 +162,7 @@ def _exit_code(text: str) -> int | None:
         return None
     code = _number(text)
     if code > 255:
-        raise BadSpelling(text, "exit codes go up to 255")
+        raise BadSpelling(text, "expected an exit code from 0 to 255, or none")
     return code
 
 
@@ -173,22 +173,22 @@ def _on_failure(text: str) -> tuple[Path, Any]:
         kind, equals, word = item.rpartition("=")
         named = kind if equals else FailureKind.EXIT.value
         if named not in [known.value for known in FailureKind]:
-            raise BadSpelling(text, f"{named!r} is none of {', '.join(FailureKind)}")
+            raise BadSpelling(text, f"unknown kind of failure {named!r} (choose from {', '.join(FailureKind)})")
         if named in policies:
-            raise BadSpelling(text, f"{named} is given twice; name each kind once")
+            raise BadSpelling(text, f"{named} is given twice; give each kind once")
         policies[named] = {"recovery": _choice(Recovery, word)}
     return ("failures",), policies
 
 
 def _put_retries(document: Document, given: Given) -> None:
-    """The bound of every kind of failure that has retries. Raises ``BadSpelling`` where none is."""
+    """Set the number of retries of each retried kind of failure. Raises ``BadSpelling`` if there is none."""
     _, number = _read(given, lambda text: (("failures", "exit", "retries"), _number(text)))
     retry = {"recovery": Recovery.RETRY.value}
     policies = document.setdefault("failures", {})
     policies.setdefault(FailureKind.EXIT.value, retry)
     tried_again = [policy for policy in policies.values() if policy["recovery"] == Recovery.RETRY]
     if not tried_again:
-        problem = "--on-failure retries no kind of failure"
+        problem = "--on-failure does not retry any kind of failure"
         raise BadSpelling(given.spelling, f"{given.where}: {problem}")
     for policy in tried_again:
         policy["retries"] = number
@@ -196,7 +196,7 @@ def _put_retries(document: Document, given: Given) -> None:
 
 def _choice(kind: type[StrEnum], text: str) -> str:
     if text not in [member.value for member in kind]:
-        raise BadSpelling(text, f"{text!r} is none of {', '.join(kind)}")
+        raise BadSpelling(text, f"invalid value {text!r} (choose from {', '.join(kind)})")
     return text
 
 
@@ -206,10 +206,10 @@ def _aim(text: str) -> tuple[Path, Any]:
 
 
 def _absolute(given: Given, directory: str) -> str:
-    """Raises ``BadSpelling`` for what a shell would replace: no shell reads ``#MIRAGE`` lines."""
+    """Raises ``BadSpelling`` for ``~`` and ``$``, because no shell reads ``#MIRAGE`` lines."""
     text = given.value or ""
     if text.startswith("~") or "$" in text:
-        problem = "~ and $ are not replaced here; write the path itself"
+        problem = "~ and $ are not expanded here; write the full path"
         raise BadSpelling(given.spelling, f"{given.where}: {problem}")
     return text if text.startswith("/") else f"{directory}/{text}"
 
@@ -220,7 +220,7 @@ _READERS: dict[str, Callable[[str], tuple[Path, Any]]] = {
     "done-file": lambda text: (("done", "file"), text),
     "done-exit-code": lambda text: (("done", "exit_code"), _exit_code(text)),
     "grace": lambda text: (("handover", "signal", "lead"), _grace(text)),
-    "max-overlap": lambda text: (("handover", "max_overlap"), _duration(text, "0 means no bound")),
+    "max-overlap": lambda text: (("handover", "max_overlap"), _duration(text, "0 means no limit")),
     "handover": lambda text: (("handover", "policy"), _choice(HandoverPolicy, text)),
     "on-failure": _on_failure,
     "predictor": lambda text: (("predictor",), _predictor(text)),

@@ -1,4 +1,4 @@
-"""``mirage chains`` and ``mirage chain``: look at chains and command them."""
+"""``mirage chains`` and ``mirage chain``: show and control chains."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from mirage.client.client import Client
     from mirage.client.documents import Chain, ChainPage
 
-chain_app = typer.Typer(help="Look at one chain, or command it.", no_args_is_help=True)
+chain_app = typer.Typer(help="Show or control a chain.", no_args_is_help=True)
 
 chain_app.command("logs")(logs_command)
 chain_app.command("wait")(wait_command)
@@ -50,13 +50,13 @@ chain_app.command("update")(update_command)
 
 Ids = Annotated[
     list[str],
-    typer.Argument(metavar="ID...", help="Chains' ids or names.", autocompletion=complete_chain),
+    typer.Argument(metavar="ID...", help="IDs or names of chains.", autocompletion=complete_chain),
 ]
-Yes = Annotated[bool, typer.Option("-y", "--yes", help="Ask nothing.")]
-Every = Annotated[bool, typer.Option("--all", help="All users's chains, those that are over too.")]
-Last = Annotated[int, typer.Option("--last", min=1, max=1000, help="So many lines of the journal.")]
+Yes = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask for confirmation.")]
+Every = Annotated[bool, typer.Option("--all", help="Show chains of all users, finished ones too.")]
+Last = Annotated[int, typer.Option("--last", min=1, max=1000, help="Number of journal entries, the latest ones.")]
 _PAGE = 1_000
-"""Chains at a time: the fewer pages, the less can change between two of them."""
+"""Chains per request: fewer pages leave less time for changes between two of them."""
 
 
 def chains_command(  # noqa: PLR0913 (one parameter for each option of the command line)
@@ -75,13 +75,13 @@ def chains_command(  # noqa: PLR0913 (one parameter for each option of the comma
 ) -> None:
     """List your chains, as squeue lists jobs.
 
-    With --all also those that are over and, for administrators, all users's; so do -u and -t. With --json the same
-    chains, with all fields.
+    --all, -u and -t also list finished chains and, for administrators, the chains of other users. --json prints
+    the same chains with all fields.
 
     Columns: chain (%i), name (%j), user (%u), state (%T, %t), since, expected, partition (%P), account (%a),
-    qos (%q), nodes (%D), gres (%b), timelimit (%l), of the running link jobid (%A), timeused (%M), time_left (%L),
-    submittime (%V), starttime (%S), endtime (%e); reason (%r), workdir (%Z), links, next, handovers, gaps,
-    saved, overlap, predictor, aim, steering, handover, failures, rejections.
+    qos (%q), nodes (%D), gres (%b), timelimit (%l), reason (%r), workdir (%Z), links, next, handovers,
+    gaps (sum of interruptions), saved, overlap, predictor, aim, steering, handover, failures, rejections. Of the
+    running link: jobid (%A), timeused (%M), time_left (%L), submittime (%V), starttime (%S), endtime (%e).
     """
     from mirage.cli.chaintables import chain_columns
     from mirage.client.documents import ChainPage
@@ -125,7 +125,7 @@ def _show_list(page: ChainPage, shown: Callable[[Chain], bool], how: Shown) -> N
 
 @chain_app.command("show")
 def show_command(chain_id: Id, as_json: AsJson = False, socket: Socket = "") -> None:
-    """Show a chain with its links and how they handed over."""
+    """Show the settings of a chain, its links and their jobs."""
     with exit_codes():
         chain = connect(socket).get(chain_path(chain_id))
     if as_json:
@@ -142,21 +142,22 @@ def show_command(chain_id: Id, as_json: AsJson = False, socket: Socket = "") -> 
 
 @chain_app.command("pause")
 def pause_command(chain_id: Id, as_json: AsJson = False, socket: Socket = "") -> None:
-    """Submit no further link until resumed; those on the cluster stay."""
+    """Pause a chain: submit no further link until it is resumed. Pending and running links stay."""
     _tell("pause", chain_id, socket, as_json=as_json)
 
 
 @chain_app.command("resume")
 def resume_command(chain_id: Id, as_json: AsJson = False, socket: Socket = "") -> None:
-    """Continue with a chain that is paused."""
+    """Resume a paused chain."""
     _tell("resume", chain_id, socket, as_json=as_json)
 
 
 @chain_app.command("cancel")
 def cancel_command(chain_ids: Ids, *, yes: Yes = False, as_json: AsJson = False, socket: Socket = "") -> None:
-    """End chains, their running links too. On a terminal it asks first, unless --yes or --json is given.
+    """Cancel chains with their pending and running links.
 
-    All chains are tried; the exit code is that of the first one that could not be cancelled.
+    On a terminal the command asks for confirmation, unless --yes or --json is given. It tries all chains; the exit
+    code is that of the first chain that it cannot cancel.
     """
     if not (yes or as_json) and sys.stdin.isatty() and sys.stdout.isatty():
         typer.confirm(printable(f"Cancel {', '.join(chain_ids)} with all running links?"), abort=True)
@@ -180,7 +181,7 @@ def cancel_command(chain_ids: Ids, *, yes: Yes = False, as_json: AsJson = False,
 @chain_app.command("explain", hidden=True)
 @chain_app.command("log")
 def journal_command(chain_id: Id, last: Last = 20, as_json: AsJson = False, socket: Socket = "") -> None:
-    """Show the journal of a chain, oldest entry first; mirage explain says in plain words what it means."""
+    """Show the journal of a chain, oldest entry first. For an explanation see mirage explain."""
     with exit_codes():
         document = connect(socket).get(f"{chain_path(chain_id)}/explain", limit=last)
     if as_json:
@@ -190,7 +191,7 @@ def journal_command(chain_id: Id, last: Last = 20, as_json: AsJson = False, sock
     from mirage.cli.columns import print_table
 
     print_table(entry_rows(document["entries"][::-1]))
-    show(f"now: {document['sentence'] or 'nothing is to be decided'}")
+    show(f"now: {document['sentence'] or 'no decision is pending'}")
 
 
 def _tell(command: str, chain_id: str, socket: str, *, as_json: bool) -> None:
@@ -200,7 +201,7 @@ def _tell(command: str, chain_id: str, socket: str, *, as_json: bool) -> None:
 
 
 def _list(client: Client, *, every: bool) -> Any:
-    """All users's chains where that is permitted; one's own otherwise."""
+    """Return the chains of all users if the caller may see them, else only the caller's."""
     if every and client.get("/me")["scope"] == "admin":
         return whole(client, "/chains", "chains", all=True, limit=_PAGE)
     return whole(client, "/chains", "chains", limit=_PAGE)
@@ -215,5 +216,6 @@ def _states(text: str) -> frozenset[str]:
     if "all" in wanted:
         return frozenset(SHORT)
     if unknown := sorted(wanted - set(SHORT)):
-        raise typer.BadParameter(f"a chain is {', '.join(SHORT)}, or all; not {unknown[0]!r}", param_hint="-t")
+        problem = f"unknown state {unknown[0]!r} (choose from {', '.join(SHORT)}, all)"
+        raise typer.BadParameter(problem, param_hint="-t")
     return wanted

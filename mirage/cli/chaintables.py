@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mirage.client.documents import Chain, Link
 
     _Shown = tuple[Callable[[Chain], str], Callable[[Chain], Any]]
-    """As it is printed, and as it is sorted."""
+    """How to print a value, and what to sort it by."""
 
 WAITING = ("planned", "submitted", "pending")
 SHORT = {
@@ -28,11 +28,11 @@ SHORT = {
     "failed": "FA",
     "cancelled": "CA",
 }
-"""States of a chain, and as ``%t`` shows them."""
+"""States of a chain with the short forms of ``%t``."""
 
 
 def chain_columns(now: datetime | None) -> Columns[Chain]:
-    """What can be shown of chains; times left count from ``now``."""
+    """Return the columns of chains; remaining times count from ``now``."""
 
     def left(chain: Chain) -> int | None:
         return between(now, chain.running.end) if chain.running else None
@@ -74,7 +74,7 @@ def chain_columns(now: datetime | None) -> Columns[Chain]:
             Column("steering", "", "STEERING", _text("steering")),
             Column("handover", "", "HANDOVER", _text("handover")),
             Column("failures", "", "FAILURES", *_number("failures")),
-            Column("refusals", "", "REFUSALS", *_number("refusals")),
+            Column("refusals", "", "REJECTIONS", *_number("refusals")),
         ),
         "chain,user,state,links,jobid,time_left,next,gaps,saved,overlap,reason",
     )
@@ -119,24 +119,24 @@ def _time(name: str) -> _Shown:
 
 
 def reason_of(chain: Chain) -> str:
-    """Why it is as it is; two links of one writer, and one that is not ready, come first."""
+    """Return the reason of the state; two running links of one writer and an unready link come first."""
     stays = chain.over and chain.running is not None
     said = (chain.sentence if stays else chain.reason) or chain.sentence or NOTHING
     running = [link for link in chain.links if link.state == "running"]
     if chain.handover == "none" and len(running) > 1:
         if running[-1].looks:
             return f"link {running[-1].index} waits for the end of link {running[0].index}; {said}"
-        return f"two of its jobs run, against handover none: see mirage explain; {said}"
+        return f"two jobs run despite handover none: see mirage explain; {said}"
     return f"link {chain.unready} is not ready yet; {said}" if chain.unready else said
 
 
 def _bound(chain: dict[str, Any]) -> str:
     bound = chain["max_overlap"] if chain["handover"] != "none" else 0
-    return f", {words(bound)} together at most" if bound else ""
+    return f", overlap at most {words(bound)}" if bound else ""
 
 
 def goes_on(chain: Chain) -> bool:
-    """Whether a link may still come, or runs."""
+    """Tell whether a link runs or may still be submitted."""
     return not chain.over or any(link.state not in ("ended", "lost") for link in chain.links)
 
 
@@ -162,9 +162,9 @@ def _limit(chain: Chain) -> int:
 
 
 def facts(chain: dict[str, Any]) -> list[Row]:
-    """What a chain is, one thing a row."""
+    """Return the settings and the state of a chain, one per row."""
     request = chain["request"]
-    asked = [f"{request['nodes']} nodes for {spell(request['limit'])}"]
+    asked = [f"{request['nodes']} node{'s' * (request['nodes'] != 1)} for {spell(request['limit'])}"]
     asked += [f"{what} {request[what]}" for what in ("partition", "account", "qos") if request[what]]
     asked += [f"{name}:{number} on each" for name, number in request["gres_per_node"].items()]
     gaps, overlap = spell(chain["interruption"]), spell(chain["overlap"])
@@ -177,28 +177,28 @@ def facts(chain: dict[str, Any]) -> list[Row]:
         ("Each link", ", ".join(asked)),
         ("Directory", request["directory"]),
         ("Predictor", chain["predictor"] or "the daemon's"),
-        ("Aim", chain["aim"]),
+        ("Objective", chain["aim"]),
         ("Handover", f"{chain['handover']}{_bound(chain)}, steering {chain['steering']}"),
-        ("Handovers", f"{chain['handovers']}, {gaps} without a link, {overlap} with two"),
+        ("Handovers", f"{chain['handovers']}; interruption {gaps}, overlap {overlap}"),
     ]
     if chain.get("saved"):
         p10, p50, p90 = (signed(chain["saved"][level]) for level in ("p10", "p50", "p90"))
         known = f"{chain['appraised']} of {chain['handovers']} handovers"
-        rows.append(("Saved", f"about {p50} without a link ({p10} to {p90}, an estimate from {known})"))
+        rows.append(("Saved", f"about {p50} of interruption ({p10} to {p90}, an estimate from {known})"))
     if chain["files_unknown"]:
         rows.append(("Files", f"cannot be checked: {chain['files_unknown']}"))
     if (held := chain["held_links"]) is not None:
-        rows.append(("Held links", f"{len(held)}, to be released" if held else "none left"))
+        rows.append(("Held links", f"{len(held)} to release" if held else "none left"))
     if chain["failures"] or chain["refusals"]:
-        rows.append(("Trouble", f"{chain['failures']} failures and {chain['refusals']} rejections in a row"))
+        rows.append(("In a row", f"{chain['failures']} failures, {chain['refusals']} rejections"))
     if chain["not_before"]:
         rows.append(("Not before", local_time(chain["not_before"])))
     return rows
 
 
 def link_rows(links: Sequence[dict[str, Any]]) -> list[Row]:
-    """A heading and one row a link."""
-    heading = ("LINK", "JOBID", "STATE", "NODES", "SUBMIT", "START", "END", "EXIT", "WHY")
+    """Return the header and one row per link."""
+    heading = ("LINK", "JOBID", "STATE", "NODES", "SUBMIT", "START", "END", "EXIT", "REASON")
     return [heading, *(_link_row(link) for link in links)]
 
 
@@ -211,12 +211,12 @@ def _link_row(link: dict[str, Any]) -> Row:
 
 
 def entry_rows(entries: Sequence[dict[str, Any]]) -> list[Row]:
-    """One row a line of the journal."""
+    """Return one row per journal entry."""
     return [(local_time(entry["time"]), entry["kind"], entry["text"]) for entry in entries]
 
 
 def local_time(text: str | None) -> str:
-    """A time of the API in the reader's time zone, as Slurm prints it; ``-`` where there is none."""
+    """Format a time of the API in the local time zone, as Slurm prints it; ``-`` for no time."""
     return clock(instant_of(text))
 
 

@@ -1,4 +1,4 @@
-"""``mirage chain update``: other settings for a chain that lives."""
+"""``mirage chain update``: change the settings of an active chain."""
 
 from __future__ import annotations
 
@@ -23,36 +23,54 @@ _WITHOUT: dict[str, dict[str, Any]] = {
     "total-time": {"total_time": 0},
     "done-file": {"file": ""},
 }
-"""Options that take ``none``, and what then stands among the conditions."""
+"""Options that take ``none``, with the document that ``none`` stands for."""
 
 
 def update_command(  # noqa: PLR0913 (one parameter for each option of the command line)
     chain_id: Id,
     *,
-    links: Annotated[str, typer.Option(metavar="N|none", help="Done after N links.")] = "",
+    links: Annotated[str, typer.Option(metavar="N|none", help="End the chain after N links.")] = "",
     total_time: Annotated[
-        str, typer.Option(metavar="TIME|none", help="Done after this running time of all links.")
+        str, typer.Option(metavar="TIME|none", help="End the chain after this run time of all links.")
     ] = "",
-    done_file: Annotated[str, typer.Option(metavar="FILE|none", help="Done once this file exists.")] = "",
-    done_exit_code: Annotated[str, typer.Option(metavar="N|none", help="Done when a link exits so.")] = "",
-    time: Annotated[str, typer.Option("-t", "--time", metavar="TIME", help="Time limit of links to come.")] = "",
-    predictor: Annotated[str, typer.Option(metavar="NAME|none", help="Decides when to submit.")] = "",
-    aim: Annotated[str, typer.Option(metavar="AIM", help="As for mirage submit.")] = "",
-    steering: Annotated[str, typer.Option(metavar="HOW", help="As for mirage submit.")] = "",
-    lead: Annotated[str, typer.Option(metavar="TIME", help="How early a successor is released.")] = "",
-    max_overlap: Annotated[str, typer.Option(metavar="TIME", help="Longest overlap; 0: no bound.")] = "",
-    grace: Annotated[str, typer.Option(metavar="TIME", help="From the signal to the end, making way.")] = "",
-    on_failure: Annotated[str, typer.Option(metavar="WHAT", help="As for mirage submit.")] = "",
-    retries: Annotated[str, typer.Option(metavar="N", help="As for mirage submit.")] = "",
-    name: Annotated[str, typer.Option("-J", "--name", metavar="NAME", help="What the chain is called.")] = "",
-    no_check: Annotated[bool, typer.Option("--no-check", help="Do not ask Slurm about the time limit.")] = False,
+    done_file: Annotated[str, typer.Option(metavar="FILE|none", help="End the chain when FILE exists.")] = "",
+    done_exit_code: Annotated[
+        str, typer.Option(metavar="N|none", help="End the chain when a link exits with N.")
+    ] = "",
+    time: Annotated[str, typer.Option("-t", "--time", metavar="TIME", help="Time limit of future links.")] = "",
+    predictor: Annotated[
+        str, typer.Option(metavar="NAME|none", help="Predictor that decides when to submit; none: the daemon's.")
+    ] = "",
+    aim: Annotated[
+        str, typer.Option(metavar="OBJECTIVE", help="Objective: cheapest, no-interruption=90% or overlap=30m.")
+    ] = "",
+    steering: Annotated[
+        str, typer.Option(metavar="HOW", help="Early submission: auto, pin, hold, nice or off.")
+    ] = "",
+    lead: Annotated[
+        str, typer.Option(metavar="TIME", help="Release a successor TIME before its predecessor ends.")
+    ] = "",
+    max_overlap: Annotated[str, typer.Option(metavar="TIME", help="Maximum overlap; 0: no limit.")] = "",
+    grace: Annotated[
+        str, typer.Option(metavar="TIME", help="Time between the signal to a predecessor and its end.")
+    ] = "",
+    on_failure: Annotated[
+        str, typer.Option(metavar="ACTION", help="After a failed script: retry, continue or stop, or a list.")
+    ] = "",
+    retries: Annotated[
+        str, typer.Option(metavar="N", help="Stop after more than N failures in a row; requires --on-failure.")
+    ] = "",
+    name: Annotated[str, typer.Option("-J", "--name", metavar="NAME", help="Name of the chain.")] = "",
+    no_check: Annotated[
+        bool, typer.Option("--no-check", help="Skip the check whether Slurm accepts the time limit.")
+    ] = False,
     as_json: AsJson = False,
     socket: Socket = "",
 ) -> None:
     """Change the settings of a chain while it runs, as scontrol update does for a job.
 
-    Links that are on the cluster keep what they were submitted with. The script, its options other than
-    the time limit, and the kind of handover stay: for others, cancel the chain and submit it again.
+    Submitted links keep their settings. The script, its options other than the time limit, and --handover cannot
+    be changed: to change them, cancel the chain and submit it again.
     """
     texts = {
         "links": links,
@@ -79,7 +97,7 @@ def update_command(  # noqa: PLR0913 (one parameter for each option of the comma
 
 
 def _check_limit(daemon: Client, chain_id: str, limit: int) -> None:
-    """Raises ``ConfigError`` where Slurm would not take links of this limit, asked as the one who types."""
+    """Raises ``ConfigError`` if Slurm would reject links with this time limit for the calling user."""
     from mirage.cli.sending import slurm_commands
     from mirage.cli.slurmcheck import check_request
 
@@ -125,7 +143,7 @@ def _document(texts: dict[str, str], time: str) -> dict[str, Any]:
     for option in none:
         document["done"] = document.get("done", {}) | _WITHOUT[option]
     if "retries" in texts and "on-failure" not in texts:
-        raise UsageError("--retries", "name the failures with it, such as --on-failure exit=retry")
+        raise UsageError("--retries", "requires --on-failure, such as --on-failure exit=retry")
     if not document:
-        raise UsageError("OPTIONS", "nothing is to change: name a setting, such as --links 20")
+        raise UsageError("OPTIONS", "no setting is given; give one, such as --links 20")
     return document

@@ -1,7 +1,7 @@
-"""Tables in the manner of ``squeue``: columns that are chosen by its letters or by name, sorted by its keys.
+"""Tables like those of ``squeue``: columns by letter or name, sorted by keys.
 
-Piped, a table has the same columns, as wide as what is in them, whatever the terminal; on a terminal lines are cut
-at its edge, and states are coloured unless ``NO_COLOR`` is set.
+In a pipe a table has full-width columns. On a terminal, lines are cut at its width and states are coloured, unless
+``NO_COLOR`` is set.
 """
 
 from __future__ import annotations
@@ -32,40 +32,41 @@ _COLOURS = {
 
 
 class BadFormat(typer.BadParameter):
-    """A format or a key that names no column; the text says which there are."""
+    """A format or sort key names an unknown column; the message lists the known ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column(Generic[T]):
-    """One thing that can be shown of an item."""
+    """One field of an item."""
 
     name: str
-    """The long name; ``-`` and ``_`` are the same, case does not matter."""
+    """Long name; ``-`` equals ``_``, case is ignored."""
     letter: str
-    """squeue's, where it means the same; empty: none."""
+    """squeue's letter, if it means the same; else empty."""
     heading: str
+    """Also accepted as a name."""
     show: Callable[[T], str]
     key: Callable[[T], Any] | None = None
-    """What to sort by; ``None``: what is shown."""
+    """Sort key; ``None``: the text shown."""
 
     def order(self, item: T) -> Any:
-        """Comparable among items; what is not known comes last."""
+        """Return a comparable value; unknown values sort last."""
         value = self.key(item) if self.key else self.show(item)
         return (value is None, 0 if value is None else value)
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece(Generic[T]):
-    """A column of a format, with what stands before it."""
+    """A column of a format, with the text before it."""
 
     before: str
     column: Column[T]
     width: int = 0
-    """0: as wide as it is."""
+    """0: width of the content."""
     right: bool = False
 
     def pad(self, text: str) -> str:
-        """As squeue does: cut to the width, and filled up to it."""
+        """Cut or fill to the width, as squeue does."""
         if not self.width:
             return self.before + text
         cut = text[: self.width]
@@ -81,12 +82,12 @@ class Columns(Generic[T]):
     """Names, comma-separated."""
 
     def check(self, layout: str, keys: str) -> None:
-        """Raise ``BadFormat`` for a format or for sort keys that cannot be right."""
+        """Raise ``BadFormat`` for an invalid format or invalid sort keys."""
         self.print((), layout, heading=False)
         self.sorted((), keys)
 
     def print(self, items: Sequence[T], layout: str = "", *, heading: bool = True) -> None:
-        """One line an item. ``layout``: squeue's letters (``%.18i %T``), or names with commas; empty: the default.
+        """Print one line per item. ``layout``: squeue's letters (``%.18i %T``) or a list of names; empty: default.
 
         Raises ``BadFormat``.
         """
@@ -99,7 +100,7 @@ class Columns(Generic[T]):
         print_table([tuple(_sized(cell, piece) for cell, piece in zip(row, pieces, strict=True)) for row in rows])
 
     def sorted(self, items: Sequence[T], keys: str) -> list[T]:
-        """By squeue's keys (``P,-L``) or names, the first one foremost; ``-`` before a key: the other way round.
+        """Sort by squeue's keys (``P,-L``) or names; ``-`` before a key: descending.
 
         Raises ``BadFormat``.
         """
@@ -129,24 +130,24 @@ class Columns(Generic[T]):
         for name in layout.split(","):
             found = _NAMED.fullmatch(name.strip())
             if found is None:
-                raise BadFormat(f"{name!r} is no column such as state or chain:20")
+                raise BadFormat(f"invalid column {name!r}; expected a name such as state or chain:20")
             pieces.append(_Piece("", self._column(found[1]), int(found[3] or 0), right=bool(found[2])))
         return pieces
 
     def _column(self, name: str) -> Column[T]:
         plain = name.lower().replace("-", "_")
         for column in self.known:
-            if name == column.letter or plain == column.name.replace("-", "_"):
+            if name == column.letter or plain in (column.name.replace("-", "_"), column.heading.lower()):
                 return column
-        raise BadFormat(f"{name!r} is no column; there are {self.legend()}")
+        raise BadFormat(f"unknown column {name!r}; known columns: {self.legend()}")
 
     def legend(self) -> str:
-        """All of them for a reader."""
+        """Return the names of all columns with their letters."""
         return ", ".join(f"{each.name} (%{each.letter})" if each.letter else each.name for each in self.known)
 
 
 def print_table(rows: Sequence[Row]) -> None:
-    """Columns as wide as their widest cell; on a terminal lines are cut at its edge."""
+    """Print rows with aligned columns; on a terminal, cut lines at its width."""
     if not rows:
         return
     rows = [tuple(map(printable, row)) for row in rows]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mirage.client.documents import Chain
 
 PATIENCE = 30.0
-"""Real seconds; a cycle that a command brings on takes a few."""
+"""Real seconds. A command starts a cycle, which takes a few seconds."""
 _EVERY = 0.25
 
 
@@ -25,7 +25,7 @@ class FirstLink:
 
     job_id: int | None = None
     why_not: str = ""
-    """Why it is no job yet, in the daemon's words; empty where it is one."""
+    """The daemon's reason why there is no job yet; empty if there is one."""
     rejected: bool = False
     """Slurm will never accept it."""
 
@@ -36,7 +36,7 @@ def await_first_link(
     now: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> FirstLink:
-    """Wait until Slurm has accepted or rejected it, ``PATIENCE`` at most; a rejected chain is cancelled."""
+    """Wait at most ``PATIENCE`` until Slurm accepts or rejects the link; cancel a chain that it rejects."""
     deadline = now() + PATIENCE
     while True:
         try:
@@ -54,7 +54,7 @@ def await_first_link(
 
 
 def _seen(chain: Chain, *, last: bool) -> FirstLink | None:
-    """``None``: it may still become something."""
+    """``None``: not decided yet."""
     for link in chain.links:
         if link.job_id is not None:
             return FirstLink(link.job_id)
@@ -64,5 +64,5 @@ def _seen(chain: Chain, *, last: bool) -> FirstLink | None:
     if paused or chain.over:
         return FirstLink(why_not=chain.reason)
     if last:
-        return FirstLink(why_not=chain.sentence or "the daemon has not come to it yet")
+        return FirstLink(why_not=chain.sentence or "the daemon has not processed the chain yet")
     return None

@@ -1,4 +1,4 @@
-"""Held links: submitted in advance by their owner, for a daemon that may only release them."""
+"""Held links: their owner submits them in advance, and the daemon only releases them."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 _OVER = ("done", "stopped")
 _GONE = ("ended", "lost")
 _DIGESTS = {
-    "script": "the script is not the chain's",
-    "arguments": "the arguments of the script are not the chain's",
+    "script": "the script differs from the chain's",
+    "arguments": "the arguments of the script differ from the chain's",
 }
 
 
 @contextmanager
 def held_links(plan: Plan, commands: Commands) -> Iterator[list[JobId]]:
-    """The ids of the first links, held by their owner, for a daemon that may release them.
+    """Submit the first links held and yield their job IDs.
 
-    They are there before the daemon learns of their chain, or else it would find none to release. Where the chain,
-    or one of them, is rejected, those that are there are cancelled.
+    They must exist before the daemon knows the chain, or it would find none to release. If the chain or one of the
+    links is rejected, the submitted links are cancelled.
     """
     policy = plan.document.get("handover", {}).get("policy", Handover().policy)
     chain = _chain(plan, plan.chain_id, policy)
@@ -48,11 +48,11 @@ def held_links(plan: Plan, commands: Commands) -> Iterator[list[JobId]]:
 
 
 def add_held_links(plan: Plan, daemon: Client, commands: Commands) -> tuple[str, list[JobId]]:
-    """Submit further held links of a chain that the daemon has; returns its ID and theirs.
+    """Submit further held links of a chain; return the chain's ID and their job IDs.
 
-    Raises ``ConfigError`` where the chain needs none, or was submitted with other options.
+    Raises ``ConfigError`` if the chain needs none or was submitted with other options.
     """
-    # The queue first: what has left it by then is a link that the daemon knows of.
+    # Read the queue first: the daemon then knows every link that has already left it.
     tags = _queued(plan.request.user, commands)
     chain = daemon.get(chain_path(plan.chain))
     _check(chain, plan)
@@ -77,9 +77,9 @@ def _submitted(
     over: Collection[JobId],
     commands: Commands,
 ) -> Iterator[list[JobId]]:
-    """Held jobs for these links of a chain; ``known``: the jobs of other links, ``over``: those that have ended.
+    """Submit held jobs for these links; ``known``: the jobs of other links, ``over``: ended jobs.
 
-    Those of one writer wait for each other: no two run together, also where their owner releases them.
+    With one writer they depend on each other, so that no two run together even if their owner releases them.
     """
     jobs = dict(known)
     added: list[JobId] = []
@@ -100,13 +100,13 @@ def _submitted(
 
 
 def _put_behind(job_id: JobId, awaited: tuple[Dependency, ...], actuator: CliActuator, owner: str) -> None:
-    """Have a held link wait for one before it, too, which takes the place of a cancelled one."""
-    with suppress(UnknownJob):  # it has left the queue since
+    """Make a held link depend also on an earlier one that replaces a cancelled link."""
+    with suppress(UnknownJob):  # the job has left the queue
         actuator.update(job_id, owner, JobChange(dependencies=awaited))
 
 
 def _chain(plan: Plan, chain_id: str, policy: str) -> Chain:
-    """What the links of the plan are links of."""
+    """Return the chain of the plan's links."""
     request, done = plan.request, plan.document.get("done", {})
     exit_code = done.get("exit_code", None if done.get("file") else 0)
     return Chain(
@@ -117,30 +117,30 @@ def _chain(plan: Plan, chain_id: str, policy: str) -> Chain:
 
 
 def _check(chain: Mapping[str, Any], plan: Plan) -> None:
-    """Raise ``ConfigError`` where held links of this plan are none of the chain's."""
+    """Raise ``ConfigError`` if held links of this plan do not fit the chain."""
     where = f"--chain '{chain['id']}'"
     if chain["owner"] != plan.request.user:
-        raise ConfigError(where, f"it is {chain['owner']}'s; only they can submit its links")
+        raise ConfigError(where, f"belongs to {chain['owner']}; only the owner can submit its links")
     if chain["status"] in _OVER:
-        raise ConfigError(where, f"it is {chain['status']} ({chain['reason']}); submit a new chain")
+        raise ConfigError(where, f"is {chain['status']} ({chain['reason']}); submit a new chain")
     if chain["held_links"] is None:
-        raise ConfigError(where, "the daemon submits its links and releases none (acting.mode); omit --held-links")
+        raise ConfigError(where, "the daemon submits its links itself (acting.mode); omit --held-links")
     asked = _asked(plan)
     if other := [name for name, value in chain["request"].items() if _differs(name, value, asked)]:
         name = other[0]
-        there = f"{name} is {chain['request'][name]!r} there and {asked[name]!r} here"
+        there = f"{name} is {chain['request'][name]!r} in the chain and {asked[name]!r} here"
         differs = _DIGESTS.get(name, there)
         raise ConfigError(where, f"{differs}; submit from the same directory with the same script and options")
 
 
 def _differs(name: str, there: Any, asked: Mapping[str, Any]) -> bool:
-    """A digest that an older daemon does not tell says nothing, nor does what only a newer one tells."""
+    """Compare a field; ignore digests that an older daemon lacks and fields that only a newer one has."""
     known = name in asked and (there or name not in _DIGESTS)
     return bool(known and asked[name] != there)
 
 
 def _asked(plan: Plan) -> dict[str, Any]:
-    """What each link asks of Slurm, as the daemon shows it."""
+    """Return the request of each link as the daemon's document."""
     request = plan.request
     assert request.batch is not None
     digests = script_digests(request.batch)
@@ -169,7 +169,7 @@ def _queued(user: str, commands: Commands) -> dict[str, JobId]:
 
 
 def _take_back(jobs: Sequence[JobId], actuator: CliActuator, user: str) -> None:
-    """Cancel held links that nobody will release; those that remain are named."""
+    """Cancel held links that will not be released, and report those that remain."""
     left: list[str] = []
     for job_id in jobs:
         try:
@@ -180,6 +180,6 @@ def _take_back(jobs: Sequence[JobId], actuator: CliActuator, user: str) -> None:
             left.append(str(job_id))
             typer.echo(f"mirage: job {job_id} could not be cancelled: {error}", err=True)
     if left:
-        typer.echo(f"mirage: nobody will release these held links: scancel {' '.join(left)}", err=True)
+        typer.echo(f"mirage: these held links remain; cancel them: scancel {' '.join(left)}", err=True)
     elif jobs:
-        typer.echo(f"mirage: cancelled {len(jobs)} held links that had been submitted for the chain", err=True)
+        typer.echo(f"mirage: cancelled the {len(jobs)} held links of the chain", err=True)

@@ -1,4 +1,4 @@
-"""From a command line and a script to a chain that could be sent: reads, asks and decides, but sends nothing."""
+"""Plan a chain from a command line and a script: read and check everything, but send nothing."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ COMMAND = Options((*CHAIN.own, *COMMAND_ONLY))
 SUBMIT = Options(SBATCH.own, beside=COMMAND)
 
 _CHAIN_ONLY = frozenset(option.name for option in CHAIN.own) - {"held-links", "health-command", "tasks-state"}
-"""Options of which links take nothing."""
+"""Options that apply to the chain only, not to its links."""
 _CHAIN_NAMES = frozenset(option.name for option in COMMAND.own)
 
 
 @dataclass(frozen=True, slots=True)
 class CommandLine:
-    """What stands behind ``mirage submit``."""
+    """Arguments of ``mirage submit``."""
 
     sbatch: tuple[Given, ...]
     chain: dict[str, Given]
@@ -59,18 +59,18 @@ class CommandLine:
 
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """The process state that a job inherits; the defaults: not known."""
+    """Process state that a job inherits; the defaults mean "unknown"."""
 
     umask: int | None = None
     resource_limits: tuple[tuple[str, int], ...] = ()
     nice: int | None = None
     other_group: str = ""
-    """The shell's group, where it is not the user's primary one (``newgrp``, ``sg``)."""
+    """The shell's group, if it is not the user's primary group (``newgrp``, ``sg``)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """What a plan takes from the machine."""
+    """What a plan reads from the machine."""
 
     user: str
     environment: dict[str, str]
@@ -86,7 +86,7 @@ class Plan:
     """A chain, ready to be sent."""
 
     document: dict[str, Any]
-    """As the daemon takes it."""
+    """Request body for the daemon."""
     request: JobRequest
     held_links: int
     remarks: tuple[str, ...]
@@ -95,23 +95,23 @@ class Plan:
 
     @property
     def chain_id(self) -> str:
-        """Its id."""
+        """Return the ID of the new chain."""
         return str(self.document["chain_id"])
 
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """A job that is link 1 already, and that further links follow."""
+    """An adopted job: it is link 1, and further links follow it."""
 
     job: ShownJob
     script: str
-    """As Slurm keeps it."""
+    """As stored by Slurm."""
     options: tuple[Given, ...]
-    """Of the command line with which it was submitted, as far as they are known."""
+    """Known options of the command line with which it was submitted."""
 
 
 class BadRequest(BadSpelling):
-    """Options, the script or the environment ask for more than a link may have."""
+    """Options, script or environment exceed what a link may have."""
 
     def __init__(self, problem: str) -> None:
         super().__init__("", problem)
@@ -125,7 +125,7 @@ def read_command_line(
     words = [Word(word, "command line") for word in argv]
     for word in words:
         if word.text == ":":
-            raise BadSpelling(":", "a heterogeneous job cannot be a link: Mirage times one job at a time")
+            raise BadSpelling(":", "a heterogeneous job cannot be a link: Mirage schedules one job at a time")
     given, rest = table.read(words)
     chain = {option.name: option for option in given if option.name in own}
     sbatch = tuple(option for option in given if option.name not in own)
@@ -134,7 +134,7 @@ def read_command_line(
 
 
 def read_job(line: CommandLine, outside: Outside) -> tuple[JobRequest, tuple[Given, ...]]:
-    """What one job would ask for, and the options of ``sbatch`` that say so. Raises as ``make_plan`` does."""
+    """Return the request of one job and its effective ``sbatch`` options. Raises as ``make_plan`` does."""
     text, name = _script(line, outside) if line.script else ("#!/bin/sh\n", "sbatch")
     label = name if line.script else "stdin"
     batchscript.check_script(text, label)
@@ -145,10 +145,10 @@ def read_job(line: CommandLine, outside: Outside) -> tuple[JobRequest, tuple[Giv
 
 
 def make_plan(line: CommandLine, outside: Outside, followed: Followed | None = None) -> Plan:
-    """The chain that the command line, its script and the environment describe.
+    """Return the chain that command line, script and environment describe.
 
-    ``followed``: the script is this job's, and so are the options that the command line leaves open. Raises
-    ``BadSpelling`` and ``ConfigError`` naming the place of what is wrong, and whatever ``default_limit`` raises.
+    ``followed``: take the script and the options that the command line omits from this job. Raises ``BadSpelling``
+    and ``ConfigError`` with the place of the error, and what ``default_limit`` raises.
     """
     chain_document(line.chain, outside.directory, None)  # wrong options are reported before a script is awaited,
     if followed is None:
@@ -183,12 +183,12 @@ def make_plan(line: CommandLine, outside: Outside, followed: Followed | None = N
     document |= {"chain_id": chain_id, "owner": outside.user, "request": _plain(request)}
     remarks = (*remarks, *added)
     if group := outside.shell.other_group:
-        remarks = (*remarks, f"links have your primary group, not {group}, which this shell has; see newgrp(1)")
+        remarks = (*remarks, f"links run with your primary group, not with {group} of this shell; see newgrp(1)")
     return Plan(document, request, held, remarks, chain or "")
 
 
 def _as_followed(sources: Sources, followed: Followed) -> Sources:
-    """With what the job has next to its script. Options of the command line count more."""
+    """Add the options of the job outside its script. Options of the command line override them."""
     given = [option.name for option in sources.command]
     submitted = without_chosen(followed.job, followed.options, given)
     said = Sources(sources.script, submitted).effective()
@@ -197,16 +197,16 @@ def _as_followed(sources: Sources, followed: Followed) -> Sources:
 
 
 def _check_addition(line: CommandLine, chain: str, held: int) -> tuple[str, ...]:
-    """Remarks on options that change nothing of a chain that is there. Raises ``BadSpelling``."""
+    """Return remarks on options that do not change an existing chain. Raises ``BadSpelling``."""
     if not chain or not held:
-        raise BadSpelling(f"--chain={chain}", "it adds held links to a chain: give its ID, and --held-links N")
+        raise BadSpelling(f"--chain={chain}", "adds held links to a chain; give its ID and --held-links N")
     idle = sorted(name for name in line.chain if name in _CHAIN_ONLY)
     names = ", ".join(f"--{name}" for name in idle)
-    return (f"--chain: the chain stays as it was submitted; no effect of {names}",) if idle else ()
+    return (f"--chain: the chain keeps its settings; {names} has no effect",) if idle else ()
 
 
 def _script(line: CommandLine, outside: Outside) -> tuple[str, str]:
-    """The text of the script, and the name of a job that is given none."""
+    """Return the text of the script and the default job name."""
     command = line.value("wrap")
     if command is not None:
         if line.script:
@@ -223,7 +223,7 @@ def _script(line: CommandLine, outside: Outside) -> tuple[str, str]:
 
 
 def _found(script: str, outside: Outside) -> Path:
-    """As ``sbatch`` looks: here, then along ``PATH`` for a bare name."""
+    """Find a script as ``sbatch`` does: in the working directory, then in ``PATH`` for a bare name."""
     path = Path(outside.directory, script)
     if path.exists() or "/" in script:
         return path
@@ -233,7 +233,7 @@ def _found(script: str, outside: Outside) -> Path:
 def _sbatch_lines(text: str, label: str, line: CommandLine) -> tuple[Given, ...]:
     foreign = batchscript.foreign_line(text)
     if foreign and not line.has("ignore-pbs"):
-        problem = "directives of another batch system are not read here: write #SBATCH, or give --ignore-pbs"
+        problem = "directive of another batch system; write #SBATCH lines, or give --ignore-pbs"
         raise BadSpelling(label, f"line {foreign}: {problem}")
     directives = batchscript.read_directives(text, batchscript.SBATCH_LINE, label)
     if directives.components:
@@ -259,7 +259,7 @@ def _only_options(table: Options, words: Sequence[Word]) -> tuple[Given, ...]:
 def _as_submitted(
     request: JobRequest, line: CommandLine, options: dict[str, Given], outside: Outside
 ) -> JobRequest:
-    """With all that it inherits from the shell, and in the wrapper where its health is watched."""
+    """Add what the job inherits from the shell, and the wrapper of ``--health-command``."""
     assert request.batch is not None
     text = request.batch.text
     health = options["health-command"].value or "" if "health-command" in options else ""

@@ -1,4 +1,4 @@
-"""``mirage queue``: Slurm's queue, with when one's own jobs may start."""
+"""``mirage queue``: Slurm's queue, with predicted start times of the caller's jobs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ States = Annotated[
         "-t",
         "--states",
         metavar="STATES",
-        help="pending (PD), running (R), suspended (S); comma-separated, or all.",
+        help="Show only these states, comma-separated: pending (PD), running (R), suspended (S), or all.",
     ),
 ]
 
@@ -60,19 +60,20 @@ def queue_command(  # noqa: PLR0913 (one parameter for each option of the comman
     as_json: AsJson = False,
     socket: Socket = "",
 ) -> None:
-    """List Slurm's queue, with when your own pending jobs may start.
+    """List Slurm's queue, with predicted start times of your pending jobs.
 
-    PREDICTED is the median of what the active predictor, or its fallback, expects of such a job submitted now: one
-    that is queued already should start no later. Predictors read the queue: jobs that wait for more than their
-    turn have none, as those that are held, depend on others, begin later or are at a limit of their account.
+    PREDICTED is the median start time that the active predictor, or its fallback, forecasts for the same job
+    submitted now. A job that is already in the queue should start no later. There is no prediction for a job that
+    is held, depends on another job, has a later begin time or is at a limit of its account.
 
-    With --json the same jobs, with all fields.
+    --json prints the same jobs with all fields.
 
-    The names and accounts of others' jobs are told to administrators, and where the site's policy says so.
+    Names and accounts of other users' jobs are visible to administrators, and to users if the site's policy
+    allows it.
 
     Columns: jobid (%i), partition (%P), name (%j), user (%u), account (%a), state (%T, %t), qos (%q), nodes (%D),
-    priority (%Q), timeused (%M), timelimit (%l), time_left (%L), submittime (%V), starttime (%S: Slurm's plan for
-    those that pend), endtime (%e), waited, predicted, earliest (P10), latest (P90), by.
+    priority (%Q), timeused (%M), timelimit (%l), time_left (%L), submittime (%V), starttime (%S; Slurm's plan for
+    pending jobs), endtime (%e), waited, predicted, earliest (P10), latest (P90), by (the predictor).
     """
     from mirage.client.documents import QueuePage
     from mirage.client.reading import read
@@ -109,15 +110,18 @@ def _show(page: QueuePage, shown: Callable[[QueuedJob], bool], how: Shown) -> No
     tell_silence(page.stale_since)
     if page.own_only:
         show(
-            "Only your own jobs: Slurm's PrivateData hides those of others, or the daemon does not know it.",
+            "Only your own jobs are shown: Slurm's PrivateData hides the others, or the daemon has not read it.",
             err=True,
         )
     if page.snapshot is None and not page.stale_since:
-        show("The daemon has not asked the cluster: it starts, or stands by (mirage chains says why).", err=True)
+        show(
+            "The daemon has not polled the cluster: it is starting or on standby (mirage chains shows why).",
+            err=True,
+        )
 
 
 def queue_columns(now: datetime | None) -> Columns[QueuedJob]:
-    """What can be shown of jobs; times count up to ``now``."""
+    """Return the columns of jobs; durations count up to ``now``."""
     from mirage.cli.columns import Column, Columns
     from mirage.cli.instants import NOTHING, between, clock, span
 
@@ -131,7 +135,7 @@ def queue_columns(now: datetime | None) -> Columns[QueuedJob]:
         return (lambda job: clock(getattr(job, name))), value(name)
 
     def used(job: QueuedJob) -> int | None:
-        """Without the time in which it was suspended, by which Slurm has moved its end."""
+        """Return the run time without suspensions, by which Slurm has moved the end."""
         if job.state == "SUSPENDED":
             return None
         if job.start is None:
@@ -168,7 +172,7 @@ def queue_columns(now: datetime | None) -> Columns[QueuedJob]:
             Column("starttime", "S", "START_TIME", lambda job: clock(start(job)), start),
             Column("endtime", "e", "END_TIME", *instant("end")),
             Column("waited", "", "WAITED", lambda job: span(job.waited), value("waited")),
-            Column("foreseen", "", "FORESEEN", *instant("predicted_start")),
+            Column("foreseen", "", "PREDICTED", *instant("predicted_start")),
             Column("earliest", "", "EARLIEST", *instant("predicted_start_p10")),
             Column("latest", "", "LATEST", *instant("predicted_start_p90")),
             Column("by", "", "BY", text("predictor")),
@@ -178,7 +182,7 @@ def queue_columns(now: datetime | None) -> Columns[QueuedJob]:
 
 
 def _ask(client: Client, user: str, partition: str) -> dict[str, Any]:
-    """The queue with what is predicted of one's own jobs; without it where nothing can be predicted."""
+    """Return the queue, with predictions of the caller's jobs if there are any."""
     from mirage.client.errors import Refusal
 
     one = {name: text for name, text in (("user", user), ("partition", partition)) if text and "," not in text}
@@ -186,7 +190,7 @@ def _ask(client: Client, user: str, partition: str) -> dict[str, Any]:
     try:
         own = whole(client, "/jobs", "jobs")["jobs"]
     except Refusal as refusal:
-        show(f"mirage: when your jobs may start is not known: {refusal}", err=True)
+        show(f"mirage: no predictions for your jobs: {refusal}", err=True)
         own = []
     foreseen = {job["job_id"]: {name: job[name] for name in _FORESEEN} for job in own}
     document["jobs"] = [job | foreseen.get(job["job_id"], {}) for job in document["jobs"]]
@@ -197,5 +201,6 @@ def _wanted(text: str) -> frozenset[str]:
     """Raises ``BadParameter``."""
     words = {word.lower() for word in listed(text)} - {"all"}
     if unknown := sorted(words - _STATES.keys()):
-        raise typer.BadParameter(f"jobs are pending, running or suspended, not {unknown[0]!r}", param_hint="-t")
+        problem = f"unknown state {unknown[0]!r} (choose from pending, running, suspended, all)"
+        raise typer.BadParameter(problem, param_hint="-t")
     return frozenset(_STATES[word] for word in words)

@@ -1,4 +1,4 @@
-"""What ``mirage submit`` and ``mirage adopt`` do with a chain that is planned: check it, show it, send it."""
+"""Check, show and send a planned chain, for ``mirage submit`` and ``mirage adopt``."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ if TYPE_CHECKING:
 
 
 def slurm_commands() -> Commands:
-    """Of the user who types."""
+    """Return the runner of Slurm's commands for the calling user."""
     from mirage.backends.execution import Commands
 
     return Commands(os.environ)
 
 
 def post_chain(daemon: Client, target: str, plan: Plan) -> Any:
-    """The daemon's answer. Raises ``Unanswered``, which names the chain that may have been made."""
+    """Send the chain and return the reply. Raises ``Unanswered`` with the ID of the chain that may exist."""
     from mirage.client.errors import Unanswered
 
     try:
         return daemon.post(target, plan.document)
     except Unanswered as error:
-        may = f"chain {plan.chain_id} may have been made: see mirage chains before you submit it again"
+        may = f"chain {plan.chain_id} may have been created: check mirage chains before you submit again"
         raise Unanswered(f"{error}; {may}") from error
 
 
 def tell_warnings(answer: Any) -> None:
-    """What the daemon says against a chain that it has made."""
+    """Print the daemon's warnings about a chain that it has created."""
     if (shown := answer.get("chain")) and shown["files_unknown"]:
-        show(f"mirage: warning: a file cannot be checked: {shown['files_unknown']}", err=True)
+        show(f"mirage: warning: the daemon cannot check a file: {shown['files_unknown']}", err=True)
     if warning := answer.get("warning"):
         show(f"mirage: warning: {warning}", err=True)
 
 
 def check_plan(plan: Plan, daemon: Client) -> None:
-    """Raises ``ConfigError`` for a chain whose links could not run; held links are their own check."""
+    """Raises ``ConfigError`` for a chain whose links could not run. Submitting held links is itself the check."""
     from mirage.cli.slurmcheck import check_directory, check_done_file, check_request
 
     check_directory(plan.request)
@@ -62,29 +62,29 @@ def check_plan(plan: Plan, daemon: Client) -> None:
 
 
 def warn_of_parts(plan: Plan) -> None:
-    """Say that a pin may not keep links back; whether it does is known once the first of them runs."""
+    """Warn that pinned links may start too early; whether they do shows only when the first one runs."""
     if plan.document.get("steering") == Steering.PIN and not plan.request.exclusive:
         show(
-            "mirage: --steering=pin: the job does not ask for whole nodes; add --exclusive. Where a second link "
-            "fits next to the first, links are not pinned, and do not age while they wait (see mirage explain)",
+            "mirage: --steering=pin: the job does not request whole nodes; add --exclusive. If a second link fits "
+            "next to the first one, links are not pinned and do not age in the queue (see mirage explain)",
             err=True,
         )
 
 
 def make_room(plan: Plan) -> None:
-    """The directory of the handover files, so that a script has but to ``touch "$MIRAGE_HANDOVER_FILE"``."""
+    """Create the directory of the handover files, so that a script can ``touch "$MIRAGE_HANDOVER_FILE"``."""
     if plan.document.get("handover", {}).get("policy") != HandoverPolicy.WHEN_READY:
         return
     file = Path(Chain(ChainId(plan.chain_id), "", plan.request.user, plan.request).handover_file(1))
     try:
         make_own_directory(file.parent)
     except OSError as error:
-        problem = f"no place for the handover files: {error.strerror or error}"
+        problem = f"cannot create the directory of the handover files: {error.strerror or error}"
         raise ConfigError(str(file.parent), problem) from error
 
 
 def show_plan(plan: Plan, link: int, *, as_json: bool) -> None:
-    """Print the chain and what is submitted for its ``link``, the first that Mirage submits."""
+    """Print the chain and the sbatch line of ``link``, the first one that Mirage submits."""
     from mirage.slurm.sbatch import sbatch_arguments
 
     request = plan.request
@@ -106,9 +106,9 @@ def show_plan(plan: Plan, link: int, *, as_json: bool) -> None:
             )
         )
         return
-    typer.echo("Nothing is submitted. The chain, where it differs from the daemon's defaults:")
+    typer.echo("Dry run: nothing is submitted. Settings of the chain that differ from the daemon's defaults:")
     typer.echo(json.dumps(chain, indent=1))
-    typer.echo(f"Its {'first' if link == 1 else 'next'} link, and each one after it with another comment:")
+    typer.echo(f"The {'first' if link == 1 else 'next'} link; later links differ only in the comment:")
     script = ["SCRIPT", *_quoted(request.batch.arguments)] if request.batch.arguments else []
     typer.echo("sbatch " + " \\\n  ".join([*_quoted(arguments), *script]))
     typer.echo(f"with {len(variables)} variables of your environment, MIRAGE_ variables, and the script:")

@@ -1,4 +1,4 @@
-"""What can be known of a link before its chain exists: its files, and what Slurm says of its request."""
+"""Checks before a chain exists: files of the links, and whether Slurm would accept their request."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ _ANYWAY = "correct it, or submit with --no-check"
 
 
 def check_directory(request: JobRequest) -> None:
-    """Raise ``ConfigError`` where the directory in which links are to run does not exist."""
+    """Raise ``ConfigError`` if the working directory of the links does not exist."""
     directory = request.batch.directory if request.batch else ""
     if directory and not Path(directory).is_dir():
         raise ConfigError("--chdir", f"directory '{directory}' does not exist; {_ANYWAY}")
 
 
 def check_done_file(path: str) -> None:
-    """Raise ``ConfigError`` where the file that ends the chain exists already: no link would be submitted.
+    """Raise ``ConfigError`` if the done-file exists already: no link would be submitted.
 
-    Also where something is there that can never end the chain: a directory, a link that leads nowhere.
+    Also for a directory or a dangling symbolic link, which could never end the chain.
     """
     if not path or not os.path.lexists(path):
         return
     if Path(path).is_file():
-        problem = f"'{path}' exists already, so the chain would end before its first link; remove it"
+        problem = f"'{path}' already exists, so the chain would end before its first link; remove the file"
     else:
-        problem = f"'{path}' is there and is no file that can be read, so it would never count; name another file"
+        problem = f"'{path}' is not a readable file, so it could never end the chain; name another file"
     raise ConfigError("--done-file", f"{problem}, or submit with --no-check")
 
 
 def check_request(request: JobRequest, commands: Commands) -> str:
-    """Ask Slurm whether it would accept the link (``sbatch --test-only``); returns a remark, or nothing.
+    """Ask Slurm whether it would accept the link (``sbatch --test-only``); return a remark or an empty text.
 
-    Raises ``ConfigError`` with Slurm's words where no retry can fix a rejection. What Slurm rejects for now only
-    is no error: the daemon tries again. A Slurm that is not there, or does not answer, says nothing.
+    Raises ``ConfigError`` with Slurm's message if no retry can fix the rejection. A temporary rejection is only a
+    remark, because the daemon retries. If Slurm does not reply there is no remark.
     """
     try:
         CliActuator(commands, request.user).estimate_start(request)
@@ -51,13 +51,13 @@ def check_request(request: JobRequest, commands: Commands) -> str:
         return ""
     except SubmissionRejected as error:
         if not is_permanent(error.reason) or _nodes_may_be_away(error, request, commands):
-            return f"Slurm does not accept the first link now: {error}; Mirage tries again until it does"
+            return f"Slurm does not accept the first link now: {error}; Mirage retries until Slurm accepts it"
         raise ConfigError(request.name, f"Slurm rejects this job: {error}; {_ANYWAY}") from None
     return ""
 
 
 def why_rejected(request: JobRequest, commands: Commands) -> str:
-    """In Slurm's words why it would reject such a job whatever comes; empty: it would not, or does not answer."""
+    """Return Slurm's message if it would reject such a job permanently; else an empty text."""
     try:
         CliActuator(commands, request.user).estimate_start(request)
     except SubmissionRejected as error:
@@ -69,7 +69,7 @@ def why_rejected(request: JobRequest, commands: Commands) -> str:
 
 
 def _nodes_may_be_away(error: SubmissionRejected, request: JobRequest, commands: Commands) -> bool:
-    """``--test-only`` takes nodes that are down or drained for nodes that do not exist; ``sbatch`` does not."""
+    """``--test-only`` treats down and drained nodes as missing; ``sbatch`` does not."""
     if error.reason != "BadConstraints":
         return False
     where = [f"--partition={request.partition}"] if request.partition else []

@@ -38,64 +38,66 @@ _REFUSED = 4
 USAGE = """\
 Usage: mirage submit [OPTIONS] [SCRIPT [ARGUMENTS]]        (also: mbatch ...)
 
-Makes a chain from an unmodified batch script: its links are submitted with sbatch in your name, one after another,
-each so that it starts as its predecessor ends. Options of sbatch mean what they mean to sbatch, here, on #SBATCH
-lines and in SBATCH_ variables; --hold and --begin count for the first link only. Without a script it is read from
-standard input; --wrap works too.
+Create a chain from an unmodified batch script, for work that runs longer than the time limit. Mirage submits the
+jobs of the chain, the links, one after another with sbatch in your name, so that each one starts when its
+predecessor ends. Without SCRIPT the script is read from standard input. All options of sbatch work as in sbatch,
+also --wrap, #SBATCH lines and SBATCH_ variables; --hold and --begin apply only to the first link.
 
-Options about the chain, here or on #MIRAGE lines of the script. A TIME has units (30s, 90m, 48h, 1d12h) or is
-written 48:00:00 or 2-00:00:00; a number without a unit is rejected:
-  --links N             so many links (1 or more), then the chain is done; not given: no such bound
-  --total-time TIME     so much running time in all
-  --done-file FILE      the chain is done once FILE exists
-  --done-exit-code N    a link that exits with N ends the chain (0); none: no exit code does
-  --on-failure WHAT     of a script that fails: retry, continue or stop (retry); or a list such as
-                        exit=stop,node=continue,cancelled=stop
-  --retries N           failures in a row that are still followed by another link (3)
-  --handover WHEN       none: one writer, no link starts before the one before it is over (default); overlap: a
-                        link may start early, both run until the predecessor's limit; when-ready, on-start: the
-                        predecessor is told to exit once its successor is ready, or runs
-  --health-command CMD  run by sh beside the script until it succeeds; the link is ready then
-  --signal SIG@TIME     Slurm's; SIG also tells a link to make way for its successor (TERM)
-  --grace SECONDS       between that signal and the end of the link (60); or a TIME
-  --max-overlap TIME    after TIME together the predecessor gets its signal, and has --grace to end (0: no bound,
-                        the default); no effect with --handover none
-  --predictor NAME      who says when the next link has to be submitted; see mirage plugins
-  --aim WHAT            cheapest: by the daemon's prices; no-interruption=90%: so early that nine of ten links are
-                        there in time; overlap=30m: as early as that much expected overlap allows
-  --steering HOW        submit each link as its predecessor starts, so that it ages in the queue, and keep it back
-                        by hold, by nice or by pin (bound to its predecessor's nodes, where no other job fits
-                        beside it); auto: by pin, unless a forecast is asked for; off: submit it in time
-  --lead TIME           steering: let it go TIME before its predecessor's end (default 10m); pin lets it go only
-                        after that end with 0, and always with --handover none; auto only for on-start and
-                        when-ready, a tenth of the limit at most
-  --name NAME           the chain's name; the job's if not given
-  --tasks-state DIR     its links run tasks: mirage allocation run keeps their state in DIR, the daemon shows them
-  --held-links N        submit the first N links now, held, for a daemon that releases them (acting.mode release,
-                        which needs it)
-  --chain CHAIN         make no new chain: add N further held links to CHAIN; give the options and the script with
-                        which it was submitted
+Options of the chain, also valid on #MIRAGE lines of the script. TIME has units (30s, 90m, 48h, 1d12h) or the form
+48:00:00 or 2-00:00:00; a number without a unit is an error.
+  --links N             end the chain after N links (1 or more; default: no limit)
+  --total-time TIME     end the chain after this run time of all links (default: no limit)
+  --done-file FILE      end the chain when FILE exists
+  --done-exit-code N    end the chain when a link exits with N (default 0); none: ignore exit codes
+  --on-failure ACTION   after a failed script: retry, continue or stop (default retry); or a list for each kind,
+                        such as exit=stop,node=continue,cancelled=stop
+  --retries N           stop after more than N failures in a row (default 3)
+  --handover WHEN       none (default): one writer, no link starts before its predecessor has ended; overlap: both
+                        run until the predecessor's time limit; when-ready, on-start: the predecessor is signalled
+                        to exit once its successor is ready, or runs
+  --health-command CMD  shell command, repeated next to the script; the link is ready when CMD succeeds
+  --signal SIG@TIME     as in sbatch; Mirage also uses SIG to ask a link to exit for its successor (default TERM)
+  --grace SECONDS       time between that signal and the end of the link (default 60); a TIME is also valid
+  --max-overlap TIME    signal the predecessor after TIME of overlap; it then has --grace to exit (default 0: no
+                        limit; no effect with --handover none)
+  --predictor NAME      predictor that decides when to submit the next link (default: the daemon's); list them
+                        with mirage plugins
+  --aim OBJECTIVE       cheapest: lowest cost by the daemon's prices; no-interruption=90%: early enough that 90% of
+                        the links start in time; overlap=30m: at most this expected overlap
+  --steering HOW        early submission: submit each link when its predecessor starts, so that it ages in the
+                        queue, and delay its start by hold, nice or pin (to its predecessor's nodes, if no other
+                        job fits next to it). auto: pin, unless you name a --predictor or --aim; off: submit each
+                        link when the predictor says so
+  --lead TIME           with early submission, release the link TIME before its predecessor ends (default 10m).
+                        pin: with 0 or --handover none, release it after that end. auto: only with on-start and
+                        when-ready, at most a tenth of the time limit
+  --name NAME           name of the chain (default: the job name)
+  --tasks-state DIR     state directory of mirage allocation run, if the links run tasks; the daemon shows them
+  --held-links N        submit the first N links now, held, for a daemon that only releases jobs; acting.mode
+                        "release" requires it
+  --chain CHAIN         add N held links to CHAIN instead of creating a chain; give the same options and script as
+                        at its submission
 
-  --dry-run             show what would be submitted, and submit nothing
-  --no-check            submit without asking Slurm first whether it would accept the job (sbatch --test-only)
-  --no-wait             do not wait until Slurm has accepted the first link (at most 30 s)
-  --json                one JSON document on stdout
-  --parsable            the chain's id alone on stdout
-  --socket FILE         the daemon's socket
-  -h, --help            this page; man sbatch has all other options
+  --dry-run             show what would be submitted, but submit nothing
+  --no-check            skip the check whether Slurm would accept the job (sbatch --test-only)
+  --no-wait             do not wait until Slurm accepts the first link (at most 30 s)
+  --json                print one JSON document on stdout
+  --parsable            print only the chain ID
+  --socket FILE         socket of the daemon, or its http(s):// URL
+  -h, --help            show this help; for all other options see man sbatch
 
 Examples:
-  mirage submit train.sh                          until you cancel it, or a link exits with 0
+  mirage submit train.sh                          run until you cancel the chain or a link exits with 0
   mirage submit --links 8 -t 2-00:00:00 train.sh  eight links of two days
   mirage submit --total-time 30d --handover when-ready serve.sh
   mirage submit --dry-run train.sh                show what would be submitted
 
-Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 refused, 5 no daemon.
+Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 rejected, 5 no daemon.
 """
 
 
 def submit_command(context: typer.Context) -> None:
-    """Make a chain from a batch script."""
+    """Create a chain from a batch script."""
     submit(context.args)
 
 
@@ -110,7 +112,7 @@ def main() -> None:
 
 
 def submit(argv: Sequence[str]) -> None:
-    """Do what the command line says."""
+    """Run ``mirage submit`` with these arguments."""
     from mirage.cli.connection import exit_codes
     from mirage.cli.plan import make_plan
 
@@ -151,7 +153,7 @@ def _usage_error(error: BadSpelling) -> SystemExit:
 
 
 def outside() -> Outside:
-    """What a plan takes from this process and this machine."""
+    """Return what a plan reads from this process and this machine."""
     from mirage.cli.plan import Outside, Shell
     from mirage.slurm.submitshell import read_resource_limits, read_umask
 
@@ -172,7 +174,7 @@ def _directory() -> str:
     try:
         return str(Path.cwd())
     except FileNotFoundError:
-        raise MirageError("the working directory is gone; change to one that is there") from None
+        raise MirageError("the working directory does not exist any more; change to another one") from None
 
 
 def _other_group(group: int) -> str:
@@ -186,7 +188,7 @@ def _other_group(group: int) -> str:
 
 
 def text_of(value: bytes) -> str:
-    """Bytes as every part of Mirage spells them, whatever this process's locale."""
+    """Decode bytes as everywhere in Mirage, independent of the locale."""
     return value.decode("utf-8", "surrogateescape")
 
 
@@ -201,7 +203,10 @@ def _slurm_time() -> Seconds:
 
 
 def default_limit(partition: str) -> Seconds:
-    """As ``scontrol`` has it. Raises ``ClusterUnavailable``, and ``ConfigError`` for an unknown partition."""
+    """Return the partition's default time limit from ``scontrol``.
+
+    Raises ``ClusterUnavailable``, and ``ConfigError`` for an unknown partition.
+    """
     from mirage.slurm.defaultlimit import read_default_limit
 
     try:
@@ -210,7 +215,9 @@ def default_limit(partition: str) -> Seconds:
     except ClusterUnavailable as error:
         problem = str(error)
     if problem:
-        raise ClusterUnavailable(f"there is no --time, and Slurm does not tell the partition's default: {problem}")
+        raise ClusterUnavailable(
+            f"--time is missing, and the partition's default time limit cannot be read: {problem}"
+        )
     try:
         return read_default_limit(answer.out, partition)
     except BadSpelling as error:
@@ -251,7 +258,7 @@ def _tell_first_link(daemon: Client, plan: Plan, line: CommandLine) -> None:
 
     found = await_first_link(daemon, plan.chain_id)
     if found.rejected:
-        typer.echo(f"mirage: no job: {found.why_not}; chain {plan.chain_id} is cancelled", err=True)
+        typer.echo(f"mirage: no job submitted: {found.why_not}; chain {plan.chain_id} is cancelled", err=True)
         raise SystemExit(_REFUSED)
     if found.job_id is None:
         typer.echo(f"mirage: link 1 is not submitted yet: {found.why_not}", err=True)

@@ -1,7 +1,7 @@
-"""Every key of the configuration: its type, its bounds, its default and what it is for.
+"""All configuration keys: type, bounds, default and meaning.
 
-Durations are whole seconds here; a file may also say ``"90s"``, ``"10m"``, ``"30d"``. An empty text means that
-nothing is given: what then holds stands at the key.
+Durations are whole seconds here; a file may also use ``"90s"``, ``"10m"``, ``"30d"``. An empty text means "not
+set"; the key's text states the effect.
 """
 
 from __future__ import annotations
@@ -37,350 +37,349 @@ _FOR_OWNERS = (NoticeKind.GAP, NoticeKind.DONE, NoticeKind.STUCK, NoticeKind.WEE
 
 
 class Section(BaseModel):
-    """A table of the file; a key that it does not have is an error."""
+    """Table of the configuration file; an unknown key is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, str_max_length=LONGEST_PATH, allow_inf_nan=False)
 
 
 class ServiceSection(Section):
-    """Where the daemon keeps its things."""
+    """Directories and name of the daemon."""
 
     state: FileName = ""
-    """Directory for the store, the lock and the heartbeat; empty: systemd's, or ~/.local/state/mirage, or where
-    that is on a network file system /var/tmp/mirage-USER."""
+    """Directory of the database, lock and heartbeat. Empty: systemd's, else ~/.local/state/mirage, or
+    /var/tmp/mirage-USER if that is on a network file system."""
     runtime: FileName = ""
-    """Directory for the socket; empty: systemd's, for root /run/mirage, else the state directory."""
+    """Directory of the socket. Empty: systemd's, else /run/mirage for root, the state directory for others."""
     name: str = ""
-    """How people call this daemon among several on one database; empty: the machine's name."""
+    """Display name of this daemon if several share one database. Empty: the host name."""
 
 
 class RestSection(Section):
-    """How slurmrestd is reached (backend "rest", acting mode "token")."""
+    """slurmrestd connection (backend "rest" and acting mode "token")."""
 
     url: str = ""
-    """Such as http://127.0.0.1:6820, or unix:/run/slurmrestd.socket."""
+    """URL, such as http://127.0.0.1:6820 or unix:/run/slurmrestd.socket."""
     token_file: FileName = ""
-    """A JWT, read again at each use; empty: the socket says who asks."""
+    """File with a JWT, read again at each use. Empty: the socket identifies the caller."""
     user: str = ""
-    """Whose token that is; empty: the daemon's own user."""
+    """User of that JWT. Empty: the daemon's user."""
     server_user: str = ""
-    """The account of slurmrestd, where it listens at a port of this machine with a UID from 1000 on; the server of
-    any other such user is sent nothing."""
+    """Account of slurmrestd; required if it listens on a TCP port of this machine with a UID of 1000 or more.
+    Mirage sends nothing to a server of any other such user."""
 
 
 class SimulatedSection(Section):
-    """The cluster that needs no Slurm (backend "simulated")."""
+    """Simulated cluster, for tests without Slurm (backend "simulated")."""
 
     cluster: FileOrName = "demo"
-    """A cluster file, a slurm.conf or a preset."""
+    """Cluster file, slurm.conf or name of a preset."""
     trace: FileOrName = "generated:demo:1"
-    """The background load: a trace file, or generated:PRESET:SEED; empty: none."""
+    """Background load: a trace file, or generated:PRESET:SEED. Empty: no background load."""
     rate: AboveZero = 60.0
-    """Simulated seconds a second."""
+    """Speed: simulated seconds per real second."""
 
 
 class ClusterSection(Section):
-    """How Slurm is seen."""
+    """Connection to Slurm."""
 
     backend: Literal["cli", "rest", "pyslurm", "simulated"] = "cli"
     slurm_conf: FileName = ""
-    """The file that Slurm's commands read; empty: their own default."""
+    """The slurm.conf that Slurm's commands use. Empty: their default."""
     timeout: Positive = 30
-    """After so long an unanswered question is given up."""
+    """Timeout of a Slurm command or request, in seconds."""
     clock: FileName = ""
-    """The clock.json of a Slurm whose clock runs faster; empty: the machine's clock."""
+    """The clock.json of a Slurm testbed whose clock runs faster. Empty: the system clock."""
     rest: RestSection = RestSection()
     simulated: SimulatedSection = SimulatedSection()
 
 
 class ActingSection(Section):
-    """In whose name jobs are submitted."""
+    """Submission identity: how Mirage submits jobs in a user's name."""
 
     mode: Literal["own", "agent", "release", "sudo", "token"] = "own"
-    """own: the daemon's user; agent: a process of each user; release: held jobs are let go; sudo: a helper
-    program; token: slurmrestd with each user's JWT."""
+    """own: as the daemon's user; agent: an agent process of each user; release: users submit held jobs, the
+    daemon releases them; sudo: a helper program; token: slurmrestd with each user's JWT."""
     timeout: Positive = 60
-    """After so long an act without an answer is given up; the next snapshot tells what became of it."""
+    """Timeout of an action in a user's name, in seconds; the next snapshot then shows the result."""
     helper: FileName = "/usr/bin/mirage-act"
-    """Mode sudo: the program that sudo starts as the user."""
+    """Mode sudo: helper program that sudo starts as the user."""
     tokens: FileName = ""
-    """Mode token: the directory that holds a JWT for each user, USER.jwt, readable by the daemon only."""
+    """Mode token: directory with one JWT per user, USER.jwt, readable only by the daemon."""
 
 
 class LoopSection(Section):
-    """When and how is decided."""
+    """Decision loop."""
 
     interval: Positive = 60
-    """Between two looks at the cluster, in Slurm's time."""
+    """Time between two polls of the cluster, in Slurm's time."""
     jitter: Annotated[float, Field(ge=0, le=0.5), NUMBER] = 0.1
-    """Each interval is longer or shorter by up to this part of it."""
+    """Random variation of each interval, as a fraction of it (0-0.5)."""
     longest_interval: Positive = 600
-    """How far the interval is stretched while Slurm is slow."""
+    """Maximum interval while Slurm is slow."""
     slow_answer: Positive = 5
-    """When a cycle's questions take longer than this, the interval is doubled."""
+    """A cycle whose Slurm queries take longer than this doubles the interval."""
     settle: Positive = 120
-    """After so long, in real time, a link that was sent and that no snapshot shows is sent again."""
+    """Submission grace period, in real time: a link that no snapshot shows by then is submitted again."""
     predictor: str = "auto"
-    """As "mirage plugins" lists them, such as fixed:6h; a trained one by its model's directory, such as
-    xgboost:/path/of/model, or by name alone: the one in use in the state directory's models. auto: the best of
-    those at hand. It decides where a successor is not pinned: see chains.steering."""
+    """Predictor that decides when to submit successors that are not pinned (see chains.steering), from "mirage
+    plugins", such as fixed:6h. A trained one takes the path of its model (xgboost:/path/of/model) or uses the
+    promoted model of the state directory. auto: the best available predictor."""
     shadows: tuple[str, ...] = ()
-    """Predictors that are asked at each decision too, and decide nothing; "mirage models shadow" compares."""
+    """Shadow predictors: they predict, but decide nothing. "mirage models shadow" compares them."""
     fallback: str = "quantile"
-    """Who answers where a predictor fails, takes too long or meets a queue unlike those it was trained on; where
-    that one fails too it is reactive."""
+    """Fallback predictor: decides if the active predictor fails, exceeds loop.budget or sees a queue unlike its
+    training data. If the fallback fails too, reactive decides."""
     budget: AboveZero = 5.0
-    """Seconds a predictor may take; after that the fallback answers."""
+    """Timeout of a prediction, in seconds; after it the fallback decides."""
     level: Annotated[Ratio | None, Field(examples=[0.5])] = None
-    """Which quantile of the start counts; not given: the one at which the expected cost is least."""
+    """Quantile of the forecast start time that counts (0-1). Not set: the one of least expected cost."""
     margin: Duration = 0
-    """A successor may start so long before its predecessor ends."""
+    """Safety margin: a successor may start this long before its predecessor ends."""
     interruption_price: Price = 1.0
-    """What a second without a running link costs."""
+    """Cost of one second without a running link."""
     overlap_price: Price = 1.0
-    """What a second with two running links costs."""
+    """Cost of one second with two running links."""
     early_price: Price = 0.25
-    """What a second costs by which a link is cut short because it makes way for one that started early."""
+    """Cost of one second by which a link ends before its time limit because its successor started."""
 
 
 class LookaheadSection(Section):
-    """The predictor that plays the coming days on the simulator (predictor "lookahead")."""
+    """Look-ahead: the predictor that simulates the next days (predictor "lookahead")."""
 
     cluster: FileOrName = ""
-    """A cluster file, a slurm.conf or a preset; empty: the slurm.conf that the cluster itself has read."""
+    """Cluster file, slurm.conf or name of a preset. Empty: the slurm.conf that the cluster has loaded."""
 
 
 class PredictorsSection(Section):
-    """What predictors are told."""
+    """Settings of single predictors."""
 
     lookahead: LookaheadSection = LookaheadSection()
 
 
 class TrainingSection(Section):
-    """Models that the daemon trains on the jobs that it knows, and tests on later weeks."""
+    """Training of models by the daemon: on its recorded jobs, with a test on later weeks."""
 
     every: Duration = 7 * _DAY
-    """0: never. First when accounting has brought two weeks of jobs."""
+    """Time between two trainings; 0: never. The first one runs when accounting has two weeks of jobs."""
     predictor: str = "auto"
-    """auto: random-forest and xgboost, where their plugins are installed."""
+    """Predictors to train. auto: random-forest and xgboost, if their plugins are installed."""
     promote: bool = True
-    """Whether one that does better is put in use; false: "mirage models promote" does that."""
+    """Promote a model that is better than the current one. false: only "mirage models promote" does."""
     nodes: tuple[Annotated[int, Field(ge=1, le=MOST_NODES), NUMBER], ...] = (1, 8)
-    """Sizes of the links that it is to time."""
+    """Link sizes to train for, in nodes."""
     limit: Positive = 48 * 3_600
-    """Their time limit."""
+    """Time limit of these links."""
     partition: str = ""
-    """Theirs; empty: the default one."""
+    """Partition of these links. Empty: the default partition."""
     span: Positive = 90 * _DAY
-    """How far back jobs are learned from."""
+    """Period of job history used for training."""
     launcher: Literal["local", "slurm"] = "local"
-    """local: a process of least priority; slurm: a job whose node shares the state directory."""
+    """local: a lowest-priority process next to the daemon; slurm: a job that shares the state directory."""
 
 
 class ReplaysSection(Section):
-    """Replays that people ask for over the API."""
+    """Replays that users start through the API."""
 
     folder: FileName = ""
-    """Of the traces and cluster files that may be named; empty: none but generated ones and presets."""
+    """Directory of the traces and cluster files that users may name. Empty: only generated traces and presets."""
     most: Count = 8
-    """May wait or run at once, one after the other; 0: there are no replays."""
+    """Maximum number of replays that wait or run, one at a time; 0: replays are disabled."""
     memory_mb: Count = 1_280
-    """MiB of data that the process of a replay may have; 0: no such limit. It is ended with "out of memory"."""
+    """Memory limit of a replay process, in MiB of data; 0: no limit. Above it: "out of memory"."""
 
 
 class LimitsSection(Section):
-    """What Mirage allows itself; 0: no such limit."""
+    """Limits on what Mirage does; 0: no limit."""
 
     live_links: Count = 0
-    """Links of all chains on the cluster at once."""
+    """Links of all chains that are in the queue or running at the same time."""
     submissions_per_hour: Count = 600
-    """Submissions of all users within an hour. Each is one RPC that takes slurmctld's job lock for writing. Half
-    of the total is divided evenly among the users with active chains: no other user can take that from them."""
+    """Submissions of all users per hour. Each is one RPC that takes slurmctld's job write lock. Half of the total
+    is divided evenly among the users with active chains; no other user can use that half."""
     submissions_per_hour_per_user: Count = 60
-    """Submissions of one user within an hour, over all chains of that user."""
+    """Submissions per hour of one user, over all chains of that user."""
     chains_per_user: Count = 100
-    """Chains of one user that are not over; ten times as many are kept of one user in all."""
+    """Active chains of one user. Mirage keeps at most ten times as many chains of one user in total."""
     chains: Count = 2_000
-    """Chains of all users that are not over; half of them are divided evenly among the users."""
+    """Active chains of all users; half of them are divided evenly among the users."""
     stored_mb_per_user: Count = 64
-    """MiB of scripts and environments of one user's chains. A chain that is over has none."""
+    """Scripts and environments of one user's chains, in MiB. A finished chain has none."""
     stored_mb: Count = 512
-    """MiB of scripts and environments of all users; half of them are divided evenly among the users."""
+    """Scripts and environments of all users, in MiB; half of it is divided evenly among the users."""
     pause_after_refusals: Count = 3
-    """Rejections in a row that no retry can fix, such as an unknown partition, after which a chain pauses that
-    Slurm had accepted before; one never accepted pauses at the first. Other rejections never pause a chain."""
+    """Consecutive rejections that no retry can fix, such as an unknown partition, after which a chain pauses; a
+    chain that Slurm never accepted pauses at the first. Other rejections never pause a chain."""
     protect_after: Count = 5
-    """Chains rejected in a row that Slurm had accepted before, after which all submissions are held but for a
-    try periodically (docs/observability.md)."""
+    """Consecutive rejected chains, of those that Slurm had accepted before, that switch on protected mode: the
+    daemon then holds all submissions except a periodic try (docs/observability.md)."""
     refusal_backoff: Duration = 300
-    """Wait after a rejected submission; doubles with each one in a row, up to 15 min or this value if greater."""
+    """Wait after a rejected submission; doubles with each consecutive one, up to 15 min or this value."""
 
 
 class RetentionSection(Section):
-    """How long things are kept, in Slurm's time."""
+    """Retention times, in Slurm's time."""
 
     decisions: Positive = 14 * _DAY
-    """Entries of the journal that explain a decision; there is one a chain and cycle."""
+    """Journal entries that explain a decision: one per chain and cycle."""
     journal: Positive = 365 * _DAY
-    """All other entries."""
+    """All other journal entries."""
     snapshots: Positive = 3 * _DAY
     waits: Positive = 90 * _DAY
     jobs: Positive = 180 * _DAY
-    """Jobs of all users, by submission: what is learned from."""
+    """Jobs of all users, by submit time: the training data."""
     outcomes: Positive = 730 * _DAY
     audit: Positive = 730 * _DAY
     chains: Positive = 180 * _DAY
-    """Chains that are over."""
+    """Finished chains."""
 
 
 class StoreSection(Section):
-    """What is kept, and where."""
+    """Database."""
 
     url: DatabaseUrl = ""
-    """sqlite:////ABSOLUTE/FILE (four slashes) or postgresql://USER@HOST/NAME; empty: mirage.db in the state
-    directory."""
+    """sqlite:////ABSOLUTE/FILE (four slashes) or postgresql://USER@HOST/NAME. Empty: mirage.db in state."""
     lease: Annotated[int, Field(ge=3, le=3_600), SECONDS] = 45
-    """Real seconds after which another daemon on the same database takes over from one that is silent."""
+    """Leader lease: real seconds of silence after which another daemon on the same database takes over."""
     snapshot_every: Duration = 600
-    """Between snapshots that are kept for later evaluation; 0: none are."""
+    """Time between two snapshots kept for later evaluation; 0: none."""
     history: Duration = 60 * _DAY
-    """How far back the jobs of all users are asked of the accounting at the first start; 0: not at all."""
+    """Period of job history, of all users, read from accounting at the first start; 0: none."""
     retention: RetentionSection = RetentionSection()
 
 
 class JwtSection(Section):
-    """Slurm's own tokens ("scontrol token"), taken over the network; without a key or keys none is."""
+    """Slurm's tokens ("scontrol token") as login over the network. Without key and jwks Mirage accepts none."""
 
     key: FileName = ""
-    """The site's jwt_hs256.key, readable by the daemon; whoever can read it can be anybody."""
+    """The site's jwt_hs256.key, readable only by the daemon. Read access to it allows login as any user."""
     jwks: FileName = ""
     """Public keys (a JWKS file) for tokens signed with RS256."""
     user_claim: str = "sun"
-    """Which claim names the user, as Slurm's userclaimfield."""
+    """Claim with the user name; the same as Slurm's userclaimfield."""
     audience: str = ""
-    """Where given, only tokens made for it count."""
+    """Required audience ("aud") of a token. Empty: any."""
     issuer: str = ""
-    """Where given, only tokens made by it count."""
+    """Required issuer ("iss") of a token. Empty: any."""
 
 
 class ApiSection(Section):
-    """By which people, programs and browsers speak to the daemon."""
+    """REST API and web UI."""
 
     enabled: bool = True
     socket: FileName = ""
-    """Empty: api.sock in the runtime directory."""
+    """Unix socket of the API. Empty: api.sock in the runtime directory."""
     admins: tuple[str, ...] = ()
-    """Users who see and change the chains of all; root does anyway."""
+    """Users who see and change all users' chains; root always does."""
     listen: str = ""
-    """An address for browsers and programs, such as 127.0.0.1:8421; empty: the socket only. One that others can
-    reach needs a certificate, or a proxy that is trusted."""
+    """Network address, such as 127.0.0.1:8421; empty: only the socket. An address that other machines can reach
+    requires a certificate or a trusted proxy."""
     certificate: FileName = ""
-    """A PEM file: the address speaks TLS; read at the start."""
+    """PEM file of the TLS certificate, read at startup. Empty: no TLS."""
     certificate_key: FileName = ""
     trusted_proxies: tuple[str, ...] = ()
-    """Addresses or networks of proxies that speak TLS for this daemon: what they say of the caller's address is
-    trusted, and without a certificate only they may come from other machines."""
+    """Addresses or networks of proxies that terminate TLS for this daemon. Mirage trusts the client address that
+    they report; without a certificate only they may connect from other machines."""
     url: Annotated[str, Field(pattern=r"^(https?://[A-Za-z0-9.:\[\]-]+/?)?$")] = ""
-    """Where browsers find the page, without a path: https://mirage.example.org; empty: the address listened on."""
+    """External URL of the web UI, without a path: https://mirage.example.org. Empty: the listen address."""
     policy: FileName = ""
-    """A file that says what users and Unix groups may do; empty: each user works with own chains."""
+    """File with the permissions of users and Unix groups. Empty: each user controls only their own chains."""
     session: Positive = 12 * 3_600
-    """After so long a browser has to log in again."""
+    """Duration of a browser session; then the user must log in again."""
     rate: Count = 300
-    """Requests a second that one caller may make in the long run; 0: no bound. Each 128 KiB of a body count as one
-    request more."""
+    """Sustained requests per second of one caller; 0: no limit. Each 128 KiB of a body count as one more."""
     burst: Positive = 600
-    """Requests that one caller may make at once."""
+    """Maximum number of requests that one caller may make in a burst."""
     frame_ancestors: tuple[Annotated[str, Field(pattern=r"^https?://[A-Za-z0-9.:*\[\]-]+$")], ...] = ()
-    """Origins of portals that may show the page within theirs, such as https://ondemand.example.org."""
+    """Origins of portals that may show the web UI in a frame, such as https://ondemand.example.org."""
     jwt: JwtSection = JwtSection()
 
 
 class LogSection(Section):
-    """What is said on stderr."""
+    """Log on stderr."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: Literal["text", "json"] = "text"
-    """text: key=value; json: one object a line."""
+    """text: key=value; json: one object per line."""
 
 
 class MetricsSection(Section):
-    """Who may read /metrics at the network address; by the socket every user may, with a token all users who may
-    read."""
+    """Access to /metrics at the network address; users on the socket and token holders may always read it."""
 
     anonymous: Literal["nobody", "loopback", "anybody"] = "loopback"
-    """Without a token. What a proxy on this machine passes on does not count as loopback."""
+    """Access without a token. A request that a proxy on this machine forwards does not count as loopback."""
 
 
 class WebhookSection(Section):
-    """Messages by HTTP POST."""
+    """Notifications by HTTP POST."""
 
     url_file: FileName = ""
-    """The file with the address, readable by the daemon alone; empty: no messages this way."""
+    """File with the URL, readable only by the daemon. Empty: no webhook."""
     format: Literal["json", "chat"] = "json"
-    """json: one field a fact; chat: the field text that Slack and Mattermost take."""
+    """json: one field per fact; chat: the field "text" that Slack and Mattermost display."""
     events: Events = _FOR_SITES
     timeout: Positive = 10
 
 
 class MailSection(Section):
-    """Messages by mail."""
+    """Notifications by mail."""
 
     server: Annotated[str, Field(pattern=r"^(\[[0-9A-Fa-f:]+\]:\d{1,5}|[A-Za-z0-9.-]+:\d{1,5})?$")] = ""
-    """Such as mail.example.org:587; empty: no messages this way."""
+    """SMTP server, such as mail.example.org:587. Empty: no mail."""
     security: Literal["none", "starttls", "tls"] = "none"
     user: str = ""
     password_file: FileName = ""
-    """The file with the user's password, readable by the daemon alone."""
+    """File with the SMTP password, readable only by the daemon."""
     sender: str = "mirage@localhost"
     to: tuple[str, ...] = ()
-    """The site's addresses."""
+    """Recipients at the site."""
     events: Events = _FOR_SITES
-    """What they are told."""
+    """Events mailed to the site."""
     owners: Annotated[str, Field(pattern=r"^(\S*\{user\}\S*)?$")] = ""
-    """The address of a chain's owner, such as {user}@example.org; empty: owners get no mail."""
+    """Mail address of a chain's owner, such as {user}@example.org. Empty: owners get no mail."""
     owner_events: Events = _FOR_OWNERS
-    """What owners are told of their own chains."""
+    """Events of a chain mailed to its owner."""
     timeout: Positive = 10
 
 
 class NotificationsSection(Section):
-    """What people are told without asking. Events: link-submitted, gap, chain-done, chain-stuck, week,
+    """Notifications. Events: link-submitted, gap (an interruption), chain-done, chain-stuck, week,
     protected-mode, controller-unreachable."""
 
     gap: Duration = 600
-    """A service without a running link is told of after so long."""
+    """Minimum duration of an interruption that is reported."""
     unreachable: Duration = 600
-    """A cluster that does not answer is told of after so long."""
+    """Time without a reply from the cluster after which it is reported."""
     late: AboveZero = 2.0
-    """A link that waits longer than the P90 of its forecast by this factor counts as stuck."""
+    """A link counts as stuck if it waits longer than this factor times the P90 of its forecast."""
     webhook: WebhookSection = WebhookSection()
     mail: MailSection = MailSection()
 
 
 class ChainsSection(Section):
-    """What a new chain gets where its owner does not say."""
+    """Defaults of new chains; a user can override each."""
 
     aim: Annotated[str, AfterValidator(valid_aim)] = "cheapest"
-    """cheapest: the least expected cost; no-interruption=90%: so many handovers in time; overlap=30m: no more
-    overlap than that in the mean."""
+    """Objective. cheapest: least expected cost; no-interruption=90%: this share of handovers on time;
+    overlap=30m: at most this mean overlap."""
     steering: Steering = Steering.AUTO
-    """auto: links that have whole nodes are pinned, unless the owner names a predictor or an aim; for the others
-    the predictor decides when to submit. off: it decides for all."""
+    """Early submission. auto: pin links that have whole nodes, unless the owner names a predictor or an
+    objective; for other links the predictor decides when to submit. off: the predictor decides for all links."""
     lead: Duration = 600
-    """Steering: a successor is let go so long before its predecessor's end. Pin: after that end with 0, and always
-    with handover none; auto: only with when-ready and on-start, a tenth of the limit at most."""
+    """Early submission: release a successor this long before its predecessor ends; with pin, 0 or handover none:
+    after that end. auto uses it only with when-ready and on-start, at most a tenth of the time limit."""
     handover: HandoverPolicy = HandoverPolicy.NONE
-    """none: one writer, no link starts before the one before it is over; overlap: both run until the predecessor's
-    limit; when-ready, on-start: the predecessor is told to exit once its successor is ready, or runs."""
+    """none: one writer, no link starts before its predecessor has ended; overlap: both run until the
+    predecessor's time limit; when-ready, on-start: the predecessor is signalled to exit once its successor is
+    ready, or runs."""
     max_overlap: Duration = 0
-    """After this time together the predecessor gets its signal; 0: no bound. No effect with handover none."""
+    """Maximum overlap, after which the predecessor is signalled to exit; 0: no limit. No effect with handover
+    none."""
     grace: Duration = 60
-    """Between the signal to a predecessor and its end."""
+    """Time between the signal to a predecessor and its end."""
 
 
 class Config(BaseSettings):
-    """The whole configuration; built by ``mirage.config.loading`` only."""
+    """The whole configuration; only ``mirage.config.loading`` builds it."""
 
     model_config = SettingsConfigDict(extra="forbid", frozen=True, env_prefix="MIRAGE_", env_nested_delimiter="__")
 
