@@ -1,4 +1,4 @@
-"""``mirage-act``: the helper that ``sudo`` runs as a job's owner. Reads one order, acts, answers.
+"""``mirage-act``: the helper that ``sudo`` runs as a job's owner. It processes one request from stdin.
 
 It trusts neither its caller nor its environment: see ``mirage.backends.acting.helper`` and ``links_only``.
 """
@@ -17,25 +17,25 @@ from mirage.ownprocess import end_with_parent
 
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 _TIMEOUT = 30.0
-"""Seconds that one of Slurm's commands may take."""
+"""Timeout of a Slurm command, in seconds."""
 _PR_SET_DUMPABLE = 4  # linux/prctl.h
 
 
 def main() -> None:
-    """Entry point. Takes no arguments, and never acts for root."""
+    """Entry point. Takes no arguments and never runs as root."""
     if len(sys.argv) > 1:
-        sys.exit("mirage-act takes no arguments: it reads an order from its standard input")
+        sys.exit("mirage-act takes no arguments: it reads a request from standard input")
     if os.getuid() == 0 or os.geteuid() != os.getuid():
-        sys.exit("mirage-act acts for ordinary users only; run it with sudo -u USER")
+        sys.exit("mirage-act runs only as an ordinary user; run it with sudo -u USER")
     _close_off()
     user = pwd.getpwuid(os.getuid()).pw_name
     serve(sys.stdin.buffer, sys.stdout, own_links(Commands(_environment(user), _TIMEOUT), user))
 
 
 def _close_off() -> None:
-    """Its user cannot trace this process from here on, and one who stops it does not keep it: it ends with sudo.
+    """Forbid its user to trace this process, and end it with sudo, so that a stopped process does not remain.
 
-    It is among the daemon's own processes, and its bounds are the daemon's.
+    It counts among the daemon's processes and their limits.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0):
@@ -47,7 +47,7 @@ def _close_off() -> None:
 
 
 def _environment(user: str) -> dict[str, str]:
-    """Of Slurm's commands. What the site has to say comes through sudo's own ``env_file``."""
+    """Return the environment of Slurm's commands. The site can set variables in sudo's ``env_file``."""
     home = pwd.getpwnam(user).pw_dir
     settings = {"PATH": os.environ.get("MIRAGE_ACT_PATH", _PATH), "HOME": home, "USER": user, "LOGNAME": user}
     conf = os.environ.get("SLURM_CONF")

@@ -1,4 +1,4 @@
-"""``mirage agent``: fetches orders from a daemon that acts by agents, and executes them as its own user."""
+"""``mirage agent``: runs a daemon's requests to submit and cancel links in the name of the agent's user."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
     from mirage.client.address import Address
     from mirage.client.client import Client
 
-Once = Annotated[bool, typer.Option("--once", help="Execute what is waiting, then end.")]
-Socket = Annotated[str, typer.Option("--socket", metavar="FILE", help="The daemon's socket.")]
+Once = Annotated[bool, typer.Option("--once", help="Process the waiting requests and exit.")]
+Socket = Annotated[str, typer.Option("--socket", metavar="FILE", help="Socket of the daemon.")]
 
 _WAIT = 30
 _SPARE = 30.0
-"""Seconds that an answer may take beyond the wait that was asked for."""
+"""Seconds that a reply may take beyond the requested wait."""
 _DELIVER = 60.0
-"""Seconds for which an answer is offered to a daemon that does not take it; it waits no longer by default."""
+"""Seconds for which to retry delivering a result; by default the daemon waits no longer."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
-"""Seconds between two attempts; doubled from one to the next."""
+"""Seconds between two attempts; doubles each time."""
 _NOT_PERMITTED = (401, 403)
 
 
 def agent_command(once: Once = False, socket: Socket = "") -> None:
-    """Submit and cancel your links when the daemon says so; runs until it is ended.
+    """Run an agent that submits and cancels your links in your name, as the daemon requests.
 
-    Keep it running on the daemon's machine, also after you log out: no link starts one.
+    Keep it running on the daemon's machine, also after you log out: links do not start it.
     """
     from mirage.backends.acting.executor import execute
     from mirage.backends.acting.own import own_links
@@ -57,9 +57,9 @@ def agent_command(once: Once = False, socket: Socket = "") -> None:
 
 
 class _Ending:
-    """When an agent exits that gets a signal: after it has answered its current order.
+    """Delays the exit on a signal until the agent has replied to its current request.
 
-    A daemon that gets no answer has to wait until the order has expired.
+    Without a reply the daemon must wait until the request expires.
     """
 
     def __init__(self) -> None:
@@ -71,11 +71,11 @@ class _Ending:
         if self.wanted or not self.busy:
             raise SystemExit(0 if number == signal.SIGTERM else 128 + number)
         self.wanted = True
-        show("exits after the answer to its current order; a second signal ends it immediately", err=True)
+        show("exiting after the current request; a second signal exits immediately", err=True)
 
     @contextmanager
     def order(self) -> Iterator[None]:
-        """An order is executed. Raises ``SystemExit`` after it if a signal came meanwhile."""
+        """Mark the agent as busy. Raises ``SystemExit`` at the end if a signal arrived meanwhile."""
         self.busy = True
         try:
             yield
@@ -86,7 +86,7 @@ class _Ending:
 
 
 class _Contact:
-    """One daemon as its agent meets it: each failure is reported once, and the pauses between attempts grow."""
+    """Connection to the daemon: reports each failure once and pauses longer after each attempt."""
 
     def __init__(self, address: Address, *, once: bool) -> None:
         self._address = address
@@ -96,19 +96,19 @@ class _Contact:
         self._pause = _FIRST_PAUSE
 
     def answered(self) -> None:
-        """The daemon has answered as it should."""
+        """Record a valid reply of the daemon."""
         if not self._acting:
-            show(f"acting by order of the daemon on {self._address}")
+            show(f"connected to the daemon on {self._address}")
         elif self._reported:
-            show(f"the daemon on {self._address} answers again")
+            show(f"the daemon on {self._address} replies again")
         self._heard = self._acting = True
         self._reported, self._pause = "", _FIRST_PAUSE
 
     def check(self, error: ClientError) -> None:
-        """Raise ``error`` where another attempt is of no use.
+        """Raise ``error`` if another attempt is useless.
 
-        That is where the daemon does not permit it, and before its first answer also where there is no daemon. One
-        that goes away before it answers may be on its way up.
+        That is: the daemon denies access or, before its first reply, there is no daemon. A daemon that disappears
+        before it replies may be starting.
         """
         permanent = error.permanent if isinstance(error, Refusal) else not isinstance(error, Unanswered)
         denied = isinstance(error, Refusal) and error.status in _NOT_PERMITTED
@@ -133,9 +133,9 @@ class _Contact:
 def _serve(
     client: Client, carry_out: Callable[[Order], Answer], *, once: bool, ending: _Ending | None = None
 ) -> None:
-    """Raises ``ClientError`` where the daemon has never answered, or does not permit it.
+    """Raises ``ClientError`` if the daemon has never replied or denies access.
 
-    Everything else may pass: a daemon that is restarted, stands by or is busy, a proxy before it that fails.
+    All other errors may be temporary: a restarted, standby or busy daemon, or a failing proxy.
     """
     contact, ending = _Contact(client.transport.address, once=once), ending or _Ending()
     while True:
@@ -153,12 +153,12 @@ def _serve(
             return
         else:
             contact.answered()
-            if time.monotonic() - begun < _FIRST_PAUSE:  # a daemon that ends does not wait for an order
+            if time.monotonic() - begun < _FIRST_PAUSE:  # a stopping daemon replies without waiting
                 contact.pause()
 
 
 def _fetch(client: Client, wait: int) -> Order | None:
-    """The next order, waiting for one for so many seconds; one that cannot be read is rejected."""
+    """Return the next request, waiting ``wait`` seconds for one; an invalid one is rejected."""
     from mirage.backends.acting.orders import Answer, Order, Verdict
     from mirage.backends.acting.wire import BadOrder
 
@@ -168,14 +168,14 @@ def _fetch(client: Client, wait: int) -> Order | None:
     try:
         return Order.from_text(json.dumps(document))
     except BadOrder as error:
-        problem = f"the order cannot be read: {error}; are daemon and agent of one version?"
+        problem = f"invalid request: {error}; check that daemon and agent have the same version"
         if isinstance(document, dict) and isinstance(document.get("order_id"), str):
             _post(client, document["order_id"], Answer(Verdict.NOT_PERMITTED, text=problem))
         raise DaemonUnreachable(f"{client.transport.address}: {problem}") from None
 
 
 def _answer(client: Client, order: Order, answer: Answer, contact: _Contact) -> None:
-    """Deliver an answer; one that the daemon does not take is dropped: the job's tag tells what happened."""
+    """Deliver a result; one that the daemon rejects is dropped, because the job's tag shows the result."""
     job = f" (job {answer.job_id})" if answer.job_id else ""
     said = f": {answer.text}" if answer.text else ""
     show(f"{order.sentence}: {answer.verdict.name.lower().replace('_', ' ')}{job}{said}")
@@ -188,7 +188,7 @@ def _answer(client: Client, order: Order, answer: Answer, contact: _Contact) -> 
             if time.monotonic() < end and not (isinstance(error, Refusal) and error.permanent):
                 contact.failed(error)
                 continue
-            show(f"the answer to order {order.order_id} is dropped: {error}", err=True)
+            show(f"the result of request {order.order_id} is dropped: {error}", err=True)
         return
 
 

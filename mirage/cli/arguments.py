@@ -1,4 +1,4 @@
-"""What arguments of several commands name: traces, clusters, times, lists."""
+"""Parse arguments of several commands: traces, clusters, times, lists."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 E = TypeVar("E", bound=StrEnum)
 
 GENERATED = "generated:"
-"""Begins the name of a trace that is drawn instead of read."""
+"""Prefix of the name of a generated trace."""
 
 _MOST_DIGITS = 18
-"""What 64 bits hold."""
+"""Digits that fit into 64 bits."""
 
 
 def finite(value: float | None) -> float | None:
-    """A number as an option gives it; raises ``typer.BadParameter`` for NaN, which lies within all bounds."""
+    """Return the number; raises ``typer.BadParameter`` for NaN, which passes all range checks."""
     import typer
 
     if value is not None and not math.isfinite(value):
@@ -36,9 +36,9 @@ def finite(value: float | None) -> float | None:
 
 
 def load_trace(name: str, *, strict: bool = False, option: str = "TRACE") -> JobTable:
-    """The job table of a file, or of ``generated:PRESET[:SEED]``. Raises ``TraceError`` or ``UsageError``.
+    """Return the job table of a file or of ``generated:PRESET[:SEED]``. Raises ``TraceError`` or ``UsageError``.
 
-    Rows that cannot be read are left out and named in the table's notes, or an error if ``strict``.
+    Invalid rows are left out and listed in the table's notes; with ``strict`` they are an error.
     """
     if not name.startswith(GENERATED):
         return _read(Path(name), strict=strict)
@@ -46,7 +46,7 @@ def load_trace(name: str, *, strict: bool = False, option: str = "TRACE") -> Job
 
     preset, _, seed = name.removeprefix(GENERATED).partition(":")
     if seed and not _is_whole(seed):
-        raise UsageError(option, f"{name}: the seed must be a whole number, not {seed!r}")
+        raise UsageError(option, f"{name}: invalid seed {seed!r}; expected a whole number")
     with value_of(option):
         return replace(generate(preset, int(seed or 0)), source=name)
 
@@ -56,7 +56,7 @@ def _read(path: Path, *, strict: bool) -> JobTable:
 
 
 def _import(path: Path, *, strict: bool) -> tuple[JobTable, int]:
-    """The table, and the CPUs that an SWF header gives the machine (``ABSENT`` where none does)."""
+    """Return the table and the machine's CPUs from an SWF header (``ABSENT`` if there is none)."""
     from mirage.trace.faults import Strictness
     from mirage.trace.readers import read_trace
 
@@ -67,14 +67,14 @@ def _import(path: Path, *, strict: bool) -> tuple[JobTable, int]:
 
 
 def load_sized_trace(name: str, *, strict: bool = False) -> tuple[JobTable, int]:
-    """``load_trace``, and the machine's CPUs by an SWF header (``ABSENT`` where it gives none)."""
+    """Return the job table and the machine's CPUs from an SWF header (``ABSENT`` if there is none)."""
     if name.startswith(GENERATED):
         return load_trace(name, strict=strict), ABSENT
     return _import(Path(name), strict=strict)
 
 
 def load_cluster(name: str) -> ClusterConfig:
-    """The cluster of a file or preset; what of a slurm.conf the simulator does not follow is said on stderr."""
+    """Return the cluster of a file or preset; print on stderr which slurm.conf settings are not simulated."""
     import typer
 
     from mirage.simulator.configuration.clusterfile import read_cluster
@@ -87,15 +87,15 @@ def load_cluster(name: str) -> ClusterConfig:
 
 
 def parse_choice(kind: type[E], text: str, option: str) -> E:
-    """A member of a text enumeration. Raises ``ConfigError`` listing the choices."""
+    """Return a member of a text enumeration. Raises ``ConfigError`` with the choices."""
     try:
         return kind(text)
     except ValueError:
-        raise ConfigError(option, f"{text!r} is none of {', '.join(kind)}") from None
+        raise ConfigError(option, f"invalid value {text!r} (choose from {', '.join(kind)})") from None
 
 
 def parse_instant(text: str, option: str) -> int:
-    """As ``read_instant``. Raises ``ConfigError`` naming ``option``."""
+    """Return epoch seconds, as ``read_instant``. Raises ``ConfigError`` naming ``option``."""
     try:
         return read_instant(text)
     except BadSpelling as error:
@@ -107,13 +107,13 @@ def _is_whole(text: str) -> bool:
 
 
 def pieces(text: str) -> tuple[str, ...]:
-    """The words of a list with commas, in order."""
+    """Split a comma-separated list, in order."""
     return tuple(piece.strip() for piece in text.split(",") if piece.strip())
 
 
 def numbers(option: str, text: str, least: int = 0) -> tuple[int, ...]:
-    """Those of a list with commas. Raises ``ConfigError`` naming ``option``."""
+    """Return the numbers of a comma-separated list. Raises ``ConfigError`` naming ``option``."""
     found = pieces(text)
     if not all(_is_whole(piece) and int(piece) >= least for piece in found):
-        raise ConfigError(option, f"must be numbers from {least} with comma-separated, not {text!r}")
+        raise ConfigError(option, f"invalid value {text!r}; expected comma-separated numbers from {least}")
     return tuple(int(piece) for piece in found)

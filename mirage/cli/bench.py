@@ -1,4 +1,4 @@
-"""``mirage bench``: measurements that a user can repeat."""
+"""``mirage bench``: repeatable benchmarks."""
 
 from __future__ import annotations
 
@@ -21,21 +21,24 @@ Name = Annotated[
     ),
 ]
 Traces = Annotated[
-    str, typer.Option(help="Directory with the published traces; without them, generated ones are measured.")
+    str,
+    typer.Option(metavar="DIR", help="Directory of the published traces; without it, generated traces are used."),
 ]
 Models = Annotated[
     str,
     typer.Option(
         metavar="DIR",
-        help="predictors: the trained models below; by default those in use. das, requests: the trained agents.",
+        help="predictors: directory of trained models (default: the registry); das, requests: the trained agents.",
     ),
 ]
 Muri = Annotated[
-    str, typer.Option(metavar="DIR", help="allocation: the directory 'simulator' of Muri, to be run next to ours.")
+    str, typer.Option(metavar="DIR", help="allocation: directory 'simulator' of Muri, for comparison.")
 ]
 Recordings = Annotated[
     str,
-    typer.Option(metavar="PATH", help="fidelity: a recording of slurm-testbed/fidelity, or a directory of them."),
+    typer.Option(
+        metavar="PATH", help="fidelity: recording of slurm-testbed/fidelity, or a directory of recordings."
+    ),
 ]
 
 Peers = Annotated[
@@ -43,7 +46,7 @@ Peers = Annotated[
     typer.Option(
         "--peer",
         metavar="NAME=COMMAND",
-        help="peers: another simulator; {swf}, {processors} and {schedule} in its command are filled in.",
+        help="peers: another simulator; its command may contain {swf}, {processors} and {schedule}.",
     ),
 ]
 
@@ -63,11 +66,11 @@ def bench_command(  # noqa: PLR0913 (an option for each kind of benchmark)
     models: Models = "",
     muri: Muri = "",
     recordings: Recordings = "tests/simulator/recordings",
-    peers: Peers = [],  # noqa: B006 (typer's own way; nobody changes it)
+    peers: Peers = [],  # noqa: B006 (required by typer; never modified)
     size: Size = "",
     as_json: AsJson = False,
 ) -> None:
-    """Measure speed, as ratios within one run where there is something to compare with."""
+    """Run a benchmark; results are ratios within one run where there is a reference."""
     sections = _measure(name, traces, models, muri, recordings, peers, _size(size))
     if as_json:
         typer.echo(json.dumps([{"title": s.title, "rows": [list(r) for r in s.rows]} for s in sections], indent=1))
@@ -147,7 +150,7 @@ def _measure(  # noqa: PLR0911 (one for each)
             return measure_fidelity(Path(recordings), _say)
     raise UsageError(
         "NAME",
-        f"{name!r} is not a benchmark; there are: simulator, fidelity, peers, daemon, api, lookahead, predictors, "
+        f"unknown benchmark {name!r}; choose from simulator, fidelity, peers, daemon, api, lookahead, predictors, "
         "train, allocation, das, requests, serving",
     )
 
@@ -160,7 +163,7 @@ def _size(text: str) -> tuple[int, int, int] | None:
         return None
     found = numbers("--size", text, least=1)
     if len(found) != 3:
-        raise ConfigError("--size", f"must be three numbers, PENDING,NODES,CHAINS, not {text!r}")
+        raise ConfigError("--size", f"invalid value {text!r}; expected three numbers PENDING,NODES,CHAINS")
     return found[0], found[1], found[2]
 
 

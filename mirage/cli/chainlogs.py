@@ -1,4 +1,4 @@
-"""``mirage chain logs``: what the job of a link printed, and what it prints."""
+"""``mirage chain logs``: print and follow the output of a link's job."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 Index = Annotated[
     int | None,
     typer.Argument(
-        metavar="[LINK]", min=1, max=MOST_LINKS, help="A link, by its number (default: running or last)."
+        metavar="[LINK]", min=1, max=MOST_LINKS, help="Number of a link (default: the running or the last one)."
     ),
 ]
 Follow = Annotated[
-    bool, typer.Option("-f", "--follow", help="Print what is appended, link after link, until the chain is over.")
+    bool, typer.Option("-f", "--follow", help="Print new output, link after link, until the chain ends.")
 ]
 _NOT_FOUND, _DENIED = 3, 4
 _POLL, _ASK = 1.0, 5.0
@@ -38,9 +38,9 @@ _ENDED = ("ended", "lost")
 
 
 def logs_command(chain_id: Id, link: Index = None, *, follow: Follow = False, socket: Socket = "") -> None:
-    """Print the output file of a link's job; its path comes first, on stderr.
+    """Print the output file of a link's job; the file's path goes to stderr.
 
-    With -f, go over to the next link when it starts, and end when the chain is over.
+    With -f, switch to the next link when it starts, and exit when the chain ends.
     """
     with exit_codes():
         client = connect(socket)
@@ -50,7 +50,7 @@ def logs_command(chain_id: Id, link: Index = None, *, follow: Follow = False, so
             return
     chosen = _chosen(chain, link)
     if chosen is None:
-        raise _missing(f"{chain['id']} has no job of link {link}" if link else f"no link of {chain['id']} has run")
+        raise _missing(f"link {link} of {chain['id']} has no job" if link else f"no link of {chain['id']} has run")
     path = _path(chain, chosen)
     try:
         with path.open("rb") as file:
@@ -69,7 +69,7 @@ def _missing(text: str) -> SystemExit:
 
 
 def _chosen(chain: dict[str, Any], index: int | None) -> dict[str, Any] | None:
-    """The link of that number; else the newest that works, the one that ended the chain, the newest that ran."""
+    """Return the link of that number; else the newest working, the ending, or the newest link that ran."""
     links: list[dict[str, Any]] = [link for link in chain["links"] if link["job_id"]]
     if index is not None:
         return next((link for link in links if link["index"] == index), None)
@@ -77,7 +77,7 @@ def _chosen(chain: dict[str, Any], index: int | None) -> dict[str, Any] | None:
         of_state = [link for link in links if link["state"] in states]
         if states is _ENDED and (last := [link for link in of_state if link["index"] == chain["ended_by"]]):
             return last[0]
-        if states is not _ENDED:  # what waits for the end of another does not work yet
+        if states is not _ENDED:  # a link that waits for its predecessor's end does not work yet
             of_state = of_state[:1] + [link for link in of_state[1:] if not link["looks"]]
         if of_state:
             return max(of_state, key=lambda link: (link["start"] is not None, int(link["index"])))
@@ -95,9 +95,9 @@ def _head(link: dict[str, Any], path: Path) -> None:
 
 
 def _copy(file: BinaryIO) -> int:
-    """Bytes that were there, as they are: a job's own output, progress bars and colours included."""
+    """Copy new bytes unchanged, progress bars and colours included; return their number."""
     copied = 0
-    if os.fstat(file.fileno()).st_size < file.tell():  # a requeued job begins it again
+    if os.fstat(file.fileno()).st_size < file.tell():  # a requeued job starts its file again
         file.seek(0)
     while block := file.read(_BLOCK):
         sys.stdout.buffer.write(block)
@@ -107,14 +107,14 @@ def _copy(file: BinaryIO) -> int:
 
 
 class _Followed:
-    """One chain, link after link."""
+    """Follows the output of one chain, link after link."""
 
     def __init__(self, client: Client, chain: dict[str, Any], first: int) -> None:
         self._client, self._chain, self._first = client, chain, first
         self._asked = time.monotonic()
 
     def run(self) -> None:
-        """Until the chain is over."""
+        """Print until the chain has ended."""
         link: dict[str, Any] | None = None
         while True:
             following = self._next(link)
@@ -127,7 +127,7 @@ class _Followed:
             self._print(link)
 
     def _next(self, link: dict[str, Any] | None) -> dict[str, Any] | None:
-        """That from which to read on: with a job that has begun, after ``link``."""
+        """Return the next link with a started job, after ``link``."""
         if link is None and not self._first:
             return _chosen(self._chain, None)
         begun = [
@@ -141,7 +141,7 @@ class _Followed:
         )
 
     def _print(self, link: dict[str, Any]) -> None:
-        """Until its end, or the start of the one after it."""
+        """Print until the link ends or the next one starts."""
         try:
             path = _path(self._chain, link)
         except MirageError as error:
@@ -168,12 +168,12 @@ class _Followed:
 
     @property
     def _over(self) -> bool:
-        """Whether no link runs or will ever run."""
+        """Whether no link runs or will run."""
         running = any(link["state"] not in _ENDED for link in self._chain["links"])
         return self._chain["status"] in ("done", "stopped") and not running
 
     def _pause(self) -> None:
-        """Raises ``ClientError`` where the daemon does not know the chain any more; its silence is waited out."""
+        """Wait, and update the chain. Raises ``ClientError`` if the daemon does not know it any more."""
         from mirage.client.errors import DaemonUnreachable
 
         time.sleep(_POLL)

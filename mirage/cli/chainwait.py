@@ -1,4 +1,4 @@
-"""``mirage chain wait``: for scripts that continue when a chain runs, or is over."""
+"""``mirage chain wait``: block a script until a chain runs or has ended."""
 
 from __future__ import annotations
 
@@ -20,14 +20,16 @@ if TYPE_CHECKING:
 
 
 class Until(StrEnum):
-    """What is waited for."""
+    """State to wait for."""
 
     RUNNING = "running"
     OVER = "over"
 
 
-What = Annotated[Until, typer.Option("--until", help="running: a link runs; over: no link runs or will run.")]
-Timeout = Annotated[str, typer.Option("--timeout", metavar="TIME", help="At most this long, such as 2h.")]
+What = Annotated[
+    Until, typer.Option("--until", help="State to wait for; running: a link runs; over: no link runs or will run.")
+]
+Timeout = Annotated[str, typer.Option("--timeout", metavar="TIME", help="Timeout, such as 2h (default: none).")]
 _NOT_DONE, _TIMED_OUT = 6, 7
 _EVERY = 2.0
 """Seconds between two requests."""
@@ -36,14 +38,14 @@ _EVERY = 2.0
 def wait_command(
     chain_id: Id, *, until: What = Until.OVER, timeout: Timeout = "", as_json: AsJson = False, socket: Socket = ""
 ) -> None:
-    """Wait until a chain is over, or until a link of it runs.
+    """Wait until a chain has ended, or until one of its links runs.
 
     Exit codes: 0 the chain is done (with --until running: a link runs), 6 the chain failed or was cancelled,
-    7 the time is up; 1 to 5 as for all commands.
+    7 timeout; 1 to 5 as for all commands.
     """
     seconds = duration_of("--timeout", timeout) if timeout else None
     if seconds is not None and seconds <= 0:
-        raise UsageError("--timeout", "expected a time above 0; without the option there is no bound")
+        raise UsageError("--timeout", "expected a time above 0; for no timeout, omit the option")
     deadline = None if seconds is None else time.monotonic() + seconds
     with exit_codes():
         client = connect(socket)
@@ -64,7 +66,7 @@ def wait_command(
 
 
 def _outcome(chain: dict[str, Any], until: Until) -> int | None:
-    """The exit code; ``None``: continue waiting."""
+    """Return the exit code; ``None``: continue to wait."""
     links = [link["state"] for link in chain["links"]]
     if until is Until.RUNNING and "running" in links:
         return 0
@@ -74,7 +76,7 @@ def _outcome(chain: dict[str, Any], until: Until) -> int | None:
 
 
 def _again(client: Client, chain: dict[str, Any]) -> dict[str, Any]:
-    """As it is now; a daemon that does not answer is waited for."""
+    """Return the current chain; if the daemon does not reply, the old one."""
     from mirage.client.errors import DaemonUnreachable
 
     try:

@@ -1,4 +1,4 @@
-"""``mirage config``: what holds, where it comes from, and whether a file is right."""
+"""``mirage config``: show, check and document the configuration."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from mirage.cli.asking import AsJson, ConfigFile
 if TYPE_CHECKING:
     from mirage.config.loading import Loaded
 
-config_app = typer.Typer(help="Show or check the daemon's configuration.", no_args_is_help=True)
+config_app = typer.Typer(help="Show, check or document the daemon's configuration.", no_args_is_help=True)
 
 
 @config_app.command("show")
 def show_command(config: ConfigFile = "", as_json: AsJson = False) -> None:
-    """Show every key as it holds now, and where its value comes from. Passwords are hidden."""
+    """Show the value of every key and its origin. Passwords are hidden."""
     from pathlib import Path
 
     from mirage.config.loading import load_config
@@ -34,8 +34,10 @@ def show_command(config: ConfigFile = "", as_json: AsJson = False) -> None:
 
 
 @config_app.command("check")
-def check_command(file: Annotated[str, typer.Argument(metavar="FILE")], as_json: AsJson = False) -> None:
-    """Check a file, with those of conf.d next to it and the environment, as the daemon would read it."""
+def check_command(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Configuration file.")], as_json: AsJson = False
+) -> None:
+    """Check a configuration file as the daemon reads it, with conf.d next to it and the environment."""
     from pathlib import Path
 
     from mirage.config.loading import load_config
@@ -56,7 +58,7 @@ def check_command(file: Annotated[str, typer.Argument(metavar="FILE")], as_json:
 
 @config_app.command("reference")
 def reference_command() -> None:
-    """Write a file with every key, its default and what it is for, all of it commented out."""
+    """Print a configuration file with every key commented out, its default and its meaning."""
     from mirage.config.reference import reference
 
     typer.echo(reference(), nl=False)

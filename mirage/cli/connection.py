@@ -1,4 +1,4 @@
-"""The command line's end of the daemon's socket: ``mirage.client``, with the exit codes of a command."""
+"""Connection of commands to the daemon: ``mirage.client`` with exit codes."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 _EXIT = {401: 4, 403: 4, 404: 3, 409: 4}
-"""Of the daemon's rejections; any other is an error like others."""
+"""Exit codes by HTTP status; 1 for any other."""
 _UNREACHABLE = 5
 
 
 def connect(path: str = "") -> Client:
-    """To the socket or URL ``path``; not given: what the environment names, one's own daemon, or the system's."""
+    """Connect to a socket or URL; by default that of the environment, the user's daemon or the system's."""
     return Client(path or str(_default(os.environ, os.getuid())))
 
 
 def _default(environ: Mapping[str, str], uid: int) -> Address:
-    """As ``mirage.client`` finds it, but where nothing names a daemon by the rules that place it."""
+    """Find the daemon as ``mirage.client`` does; without a name, by the rules for the daemon's directories."""
     from mirage.config.places import SOCKET, daemon_socket, default_places
 
     for name in SOCKET_VARIABLES:
@@ -37,7 +37,7 @@ def _default(environ: Mapping[str, str], uid: int) -> Address:
 
 
 def exit_code(error: ClientError) -> int:
-    """3 not found, 4 rejected, 5 no daemon, 1 anything else."""
+    """Return 3 for not found, 4 for rejected, 5 for no daemon, else 1."""
     if isinstance(error, DaemonUnreachable):
         return _UNREACHABLE
     return _EXIT.get(error.status, 1) if isinstance(error, Refusal) else 1
@@ -45,9 +45,9 @@ def exit_code(error: ClientError) -> int:
 
 @contextmanager
 def exit_codes(without_daemon: Callable[[], str] | None = None) -> Iterator[None]:
-    """Errors inside become one line on stderr and the exit code of their kind.
+    """Turn errors inside into one line on stderr and an exit code.
 
-    ``without_daemon``: what to do where no daemon answers, shown then.
+    ``without_daemon``: advice to print if no daemon replies.
     """
     try:
         yield

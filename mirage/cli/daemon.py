@@ -1,4 +1,4 @@
-"""``mirage daemon``: keeps the chains running."""
+"""``mirage daemon``: the process that decides and submits."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ from typing import Annotated
 import typer
 
 ConfigFile = Annotated[
-    str, typer.Option("--config", metavar="FILE", help="The configuration; /etc/mirage/mirage.toml for root.")
+    str,
+    typer.Option(
+        "--config", metavar="FILE", help="Configuration file (default for root: /etc/mirage/mirage.toml)."
+    ),
 ]
-Once = Annotated[bool, typer.Option("--once", help="One cycle, then end.")]
+Once = Annotated[bool, typer.Option("--once", help="Run one cycle and exit.")]
 
 
 def daemon_command(config: ConfigFile = "", once: Once = False) -> None:
-    """Watch the cluster, decide and submit, until told to end (SIGTERM).
+    """Run the daemon in the foreground. SIGTERM stops it, SIGHUP reloads the configuration.
 
-    SIGHUP (systemctl reload) reads the configuration again. The sections loop, predictors, limits, log and
-    store.retention take effect at once. The log names the changed keys that need a restart.
+    After a reload (systemctl reload) the sections loop, predictors, limits, log and store.retention take effect
+    immediately. The log names the changed keys that need a restart.
     """
     from pathlib import Path
 

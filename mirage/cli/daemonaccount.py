@@ -1,7 +1,7 @@
-"""Root continues as the daemon's account where a command changes its files: it could not use files of root's.
+"""Switch from root to the daemon's account before a command changes its files: it could not use files of root.
 
-What that account may not do is then not done for it either, such as writing through a link that it has made. A
-configuration names programs that are run, so the same holds for the owner of its file.
+The command then has no more rights than that account, for example through a symbolic link that it has created. A
+configuration names programs to run, so root also switches to the owner of the configuration file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def configured(config: str) -> Config:
-    """The daemon's configuration; root continues as the owner of its files, else of its state directory."""
+    """Load the configuration; root switches to the owner of its files, else of the state directory."""
     loaded = load(config)
     become_owner_of_files(loaded)
     become_owner(Path(loaded.config.service.state))
@@ -25,26 +25,26 @@ def configured(config: str) -> Config:
 
 
 def load(config: str) -> Loaded:
-    """The daemon's configuration, by default that of the default place."""
+    """Load a configuration file, by default the default one."""
     from mirage.config.loading import load_config
 
     return load_config(Path(config) if config else None)
 
 
 def become_owner_of_files(loaded: Loaded) -> None:
-    """Where root calls: continue as the owner of the configuration's files, if they are not root's."""
+    """Switch from root to the owner of the configuration files, unless that is root."""
     for file in loaded.files:
         become_owner(file)
 
 
 def become_owner(folder: Path) -> None:
-    """Where root calls: continue as the owner of the directory, or of the nearest one above that is there."""
+    """Switch from root to the owner of the directory, or of its nearest existing parent."""
     about = _nearest(folder.absolute()).stat()
     if os.geteuid() != 0 or about.st_uid == 0:
         return
     try:
         os.initgroups(pwd.getpwuid(about.st_uid).pw_name, about.st_gid)
-    except KeyError:  # an account of another machine's
+    except KeyError:  # an account of another machine
         os.setgroups([])
     os.setgid(about.st_gid)
     os.setuid(about.st_uid)

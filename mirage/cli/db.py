@@ -1,4 +1,4 @@
-"""``mirage db``: the store's schema, its upgrade and its copies."""
+"""``mirage db``: schema, upgrade, backup and restore of the database."""
 
 from __future__ import annotations
 
@@ -16,29 +16,28 @@ if TYPE_CHECKING:
     from mirage.config.model import Config
     from mirage.store.schema import Schema
 
-db_app = typer.Typer(help="Look at the daemon's store, copy it, or bring it up to date.", no_args_is_help=True)
+db_app = typer.Typer(help="Inspect, back up or upgrade the daemon's database.", no_args_is_help=True)
 
 _CLUSTER_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
-NoBackup = Annotated[bool, typer.Option("--no-backup", help="Make no copy first.")]
+NoBackup = Annotated[bool, typer.Option("--no-backup", help="Skip the backup before the upgrade.")]
 KeepTokens = Annotated[
-    bool, typer.Option("--keep-tokens", help="Leave tokens valid; one revoked since the backup counts again.")
+    bool,
+    typer.Option("--keep-tokens", help="Keep tokens valid, also those revoked after the backup was made."),
 ]
 PauseAll = Annotated[
-    bool, typer.Option("--pause-all", help="Query no accounting: pause every chain that is not over.")
+    bool, typer.Option("--pause-all", help="Pause every active chain instead of querying accounting.")
 ]
 Since = Annotated[
     str,
-    typer.Option(
-        "--since", metavar="TIME", help="Time of the backup, UTC (default: that of the latest entry in the store)."
-    ),
+    typer.Option("--since", metavar="TIME", help="Time of the backup in UTC (default: that of the latest entry)."),
 ]
-To = Annotated[str, typer.Option("--to", metavar="FILE", help="Where the copy goes; else next to the store.")]
+To = Annotated[str, typer.Option("--to", metavar="FILE", help="Backup file (default: next to the database).")]
 
 
 @db_app.command("status")
 def status_command(config: ConfigFile = "", as_json: AsJson = False) -> None:
-    """Say where the store is and whether its schema is this version's. Exit status 1 where it is not."""
+    """Show the location of the database and whether its schema fits this version. If not, exit with 1."""
     from mirage.store.location import locate
     from mirage.store.upgrading import inspect_store
 
@@ -56,9 +55,9 @@ def status_command(config: ConfigFile = "", as_json: AsJson = False) -> None:
 
 @db_app.command("upgrade")
 def upgrade_command(config: ConfigFile = "", no_backup: NoBackup = False, as_json: AsJson = False) -> None:
-    """Bring the store to this version's schema, after a copy was made. The daemon must not run meanwhile.
+    """Back up the database and upgrade it to this version's schema. The daemon must not run.
 
-    The daemon does the same as it starts; this is for those who want to see it done first.
+    The daemon does the same at its start; use this command to do it beforehand.
     """
     from pathlib import Path
 
@@ -79,13 +78,13 @@ def upgrade_command(config: ConfigFile = "", no_backup: NoBackup = False, as_jso
     elif done.before == done.after:
         typer.echo(f"{shown}: schema {done.after}, nothing to do")
     else:
-        kept = f"; as it was: {done.backup}" if done.backup else ""
-        typer.echo(f"{shown}: {_from(done.before)} to schema {done.after}{kept}")
+        kept = f"; backup: {done.backup}" if done.backup else ""
+        typer.echo(f"{shown}: upgraded {_from(done.before)} to schema {done.after}{kept}")
 
 
 @db_app.command("backup")
 def backup_command(config: ConfigFile = "", to: To = "", as_json: AsJson = False) -> None:
-    """Copy the store as it is now, while the daemon runs or not; SQLite's by its own means, else by pg_dump."""
+    """Back up the database, with or without a running daemon, by SQLite's backup API or by pg_dump."""
     from pathlib import Path
 
     from mirage.domain.errors import ConfigError
@@ -96,8 +95,8 @@ def backup_command(config: ConfigFile = "", to: To = "", as_json: AsJson = False
     loaded = configured(config)
     location, schema = locate(loaded.store.url), inspect_store(loaded.store.url)
     if schema.found is None:
-        lost = f"there is nothing to copy: {_SAID['missing']}"
-        never = "there is nothing to copy: no daemon has kept anything there"
+        lost = f"nothing to back up: the database {_SAID['missing']}"
+        never = "nothing to back up: no daemon has used this database"
         raise ConfigError(location.shown, lost if _has_run(loaded) else never)
     state = Path(loaded.service.state)
     place = Path(to) if to else backup_place(location, state, schema.found)
@@ -107,14 +106,14 @@ def backup_command(config: ConfigFile = "", to: To = "", as_json: AsJson = False
 
 @db_app.command("cluster")
 def cluster_command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The new ClusterName; omitted: print it.")] = "",
+    name: Annotated[str, typer.Argument(metavar="NAME", help="New ClusterName; without it, print the name.")] = "",
     config: ConfigFile = "",
     as_json: AsJson = False,
 ) -> None:
-    """Print the name of the cluster that the store belongs to, or change it after the cluster was renamed.
+    """Print the name of the database's cluster, or change it after the cluster was renamed.
 
-    The daemon stores ClusterName of slurm.conf when it first knows it, and leads on no other cluster. Stop every
-    daemon on this store before you change it.
+    The daemon stores the ClusterName of slurm.conf when it first reads it, and never becomes leader on another
+    cluster. Stop every daemon on this database before you change the name.
     """
     from pathlib import Path
 
@@ -128,10 +127,11 @@ def cluster_command(
     loaded = configured(config)
     url, shown = loaded.store.url, locate(loaded.store.url).shown
     if name and not _CLUSTER_NAME.fullmatch(name):
-        raise UsageError("NAME", f"{name!r} is no ClusterName: letters, digits, '_', '-' and '.', at most 64")
+        problem = f"invalid ClusterName {name!r}; expected at most 64 letters, digits, '_', '-' and '.'"
+        raise UsageError("NAME", problem)
     if name:
         if inspect_store(url).found is None:
-            raise ConfigError(shown, "nothing is stored there; see mirage db status")
+            raise ConfigError(shown, "the database is empty; see mirage db status")
         state = make_private_folder(Path(loaded.service.state), "service.state")
         keep_files_private()
         with single_instance(state / "daemon.lock"):
@@ -141,7 +141,7 @@ def cluster_command(
     if as_json:
         typer.echo(json.dumps({"store": shown, "cluster": known or None}))
     else:
-        typer.echo(f"{shown}: {f'cluster {known}' if known else 'no cluster is known yet'}")
+        typer.echo(f"{shown}: {f'cluster {known}' if known else 'no cluster name is stored yet'}")
 
 
 @db_app.command("restored")
@@ -152,13 +152,13 @@ def restored_command(
     since: Since = "",
     as_json: AsJson = False,
 ) -> None:
-    """Mark the store as restored from a backup, before the daemon starts on it. The daemon must not run meanwhile.
+    """Mark the database as restored from a backup, before the daemon starts on it. The daemon must not run.
 
-    Copies by mirage db backup and dumps by pg_dump are recognised without it. It is needed for a file that another
-    tool has copied, a physical backup or a snapshot of PostgreSQL or of the machine, and for its options.
+    Mirage recognises backups of mirage db backup and dumps of pg_dump without this command. Use it for its options,
+    and after restoring a file copied by another tool, a physical backup, or a snapshot of PostgreSQL or the machine.
 
     At its next start the daemon compares each chain with Slurm's queue and accounting before it submits a link.
-    All tokens are revoked: one that was revoked after the backup would be valid again.
+    All tokens are revoked, because those revoked after the backup would be valid again.
     """
     from pathlib import Path
 
@@ -175,7 +175,7 @@ def restored_command(
     ends = parse_instant(since, "--since") if since else None
     shown = locate(loaded.store.url).shown
     if inspect_store(loaded.store.url).found is None:
-        raise ConfigError(shown, "nothing is stored there; put the backup in place first")
+        raise ConfigError(shown, "the database is empty; restore the backup first")
     state = make_private_folder(Path(loaded.service.state), "service.state")
     keep_files_private()
     with single_instance(state / "daemon.lock"):
@@ -193,11 +193,11 @@ def restored_command(
 
 
 _SAID = {
-    "missing": "it is missing or empty, although a daemon has run here; stop the daemon and restore a backup",
-    "empty": "nothing is there yet; the daemon will make it",
+    "missing": "is missing or empty, although a daemon has run here; stop the daemon and restore a backup",
+    "empty": "does not exist yet; the daemon will create it",
     "current": "schema {found}, up to date",
-    "older": "schema {found}, this version wants {wanted}; run: mirage db upgrade",
-    "newer": "schema {found}, which this version does not know (up to {wanted}); a newer Mirage made it",
+    "older": "schema {found}, this version requires {wanted}; run: mirage db upgrade",
+    "newer": "schema {found} of a newer Mirage; this version supports schemas up to {wanted}",
 }
 
 
@@ -210,11 +210,11 @@ def _state(schema: Schema) -> str:
 
 
 def _has_run(loaded: Config) -> bool:
-    """Whether the state directory shows that a daemon had a database."""
+    """Tell whether the state directory shows that a daemon has run."""
     from pathlib import Path
 
     return any(Path(loaded.service.state, name).exists() for name in ("identity", "heartbeat"))
 
 
 def _from(before: str | None) -> str:
-    return f"from schema {before}" if before else "from nothing"
+    return f"from schema {before}" if before else "an empty database"

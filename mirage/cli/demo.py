@@ -1,4 +1,4 @@
-"""``mirage demo``: a daemon on a simulated cluster, with chains and the page; or the report of a replay."""
+"""``mirage demo``: a daemon on a simulated cluster, with chains and the web UI; or the report of a replay."""
 
 from __future__ import annotations
 
@@ -11,25 +11,30 @@ from mirage.domain.bounds import HIGHEST_SEED
 
 Port = Annotated[
     int,
-    typer.Option(min=0, max=65_535, help="Where the page is, on this machine only; 0: 8642, or any that is free."),
+    typer.Option(min=0, max=65_535, help="Port of the web UI on localhost; 0: 8642, or any free port."),
 ]
-Rate = Annotated[float, typer.Option(min=1.0, max=3_600.0, callback=finite, help="Simulated seconds a second.")]
+Rate = Annotated[
+    float, typer.Option(min=1.0, max=3_600.0, callback=finite, help="Speed: simulated seconds per second.")
+]
 Seed = Annotated[
-    int | None, typer.Option(min=0, max=HIGHEST_SEED, help="Of the generated workload [10; with --report 1].")
+    int | None,
+    typer.Option(min=0, max=HIGHEST_SEED, help="Random seed of the workload (default 10; with --report 1)."),
 ]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show what happens, line by line.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log what the daemon does.")]
 Prepare = Annotated[
-    bool, typer.Option("--prepare", help="Compile what demo, tasks and requests need, done once, and end.")
+    bool, typer.Option("--prepare", help="Compile the code of demo, tasks and requests once, and exit.")
 ]
-Report = Annotated[bool, typer.Option("--report", help="Replay ten generated days instead, and write a report.")]
-Out = Annotated[str, typer.Option("-o", "--output", metavar="DIR", help="Where the report goes.")]
+Report = Annotated[
+    bool, typer.Option("--report", help="Replay ten generated days and write a report instead of the demo.")
+]
+Out = Annotated[str, typer.Option("-o", "--output", metavar="DIR", help="Directory of the report.")]
 
 DAY = 86_400
 POLICIES = "reactive,fixed:6h,average,quantile,slurm,oracle"
 RATE = 720.0
-"""An hour in five seconds: links of a day last two minutes."""
+"""One hour takes five seconds, a link of one day two minutes."""
 SEED = 10
-"""A load whose queue is empty as the demo begins, and hours long later."""
+"""A workload whose queue is empty at the start of the demo and hours long later."""
 
 
 def demo_command(
@@ -42,9 +47,9 @@ def demo_command(
     report: Report = False,
     out: Out = "demo-out",
 ) -> None:
-    """Watch Mirage keep chains alive on a simulated cluster, in the browser.
+    """Run Mirage on a simulated cluster and watch it in the browser.
 
-    Daemon, cluster, background load, six chains and the page run in this process; nothing is left of them.
+    Daemon, cluster, background load, six chains and the web UI run in this process. Nothing remains after its end.
     """
     if report:
         _write_report(out, 1 if seed is None else seed)
@@ -66,7 +71,7 @@ def demo_command(
 
 
 def _write_report(out: str, seed: int) -> None:
-    """Generate ten busy days of a small GPU cluster, replay a two-link service on them, write the report."""
+    """Generate ten busy days of a small GPU cluster, replay chains of two links on them, write the report."""
     from pathlib import Path
 
     from mirage.cli.replay import replay_command
@@ -75,7 +80,7 @@ def _write_report(out: str, seed: int) -> None:
     Path(out).mkdir(parents=True, exist_ok=True)
     first = int(generate("demo", seed).submit[0])
     report = Path(out, "report.html")
-    typer.echo(f"Ten generated days of a cluster of 16 GPU nodes (seed {seed}); every policy on 19 episodes ...")
+    typer.echo(f"Replaying ten generated days of 16 GPU nodes (seed {seed}): 19 episodes for each predictor ...")
     replay_command(
         f"generated:demo:{seed}",
         cluster="demo",
@@ -87,4 +92,4 @@ def _write_report(out: str, seed: int) -> None:
         output=str(Path(out, "replay.json")),
         seed=seed,
     )
-    typer.echo(f"The report: {report.resolve().as_uri()}")
+    typer.echo(f"Report: {report.resolve().as_uri()}")

@@ -1,4 +1,4 @@
-"""The chains of the demo: of different kinds, and two of them again without Mirage."""
+"""Chains of the demo: of different kinds, two of them also without Mirage for comparison."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FOR_EVER = DoneCondition(exit_code=None)
 
 
 def demo_chains(owner: str, directory: str) -> Iterator[Chain]:
-    """What somebody on a cluster of 16 GPU and 4 NPU nodes might run."""
+    """Typical chains of a user on a cluster of 16 GPU and 4 NPU nodes."""
 
     def request(name: str, partition: str, nodes: int, hours: int, gres: tuple[str, int]) -> JobRequest:
         batch = BatchScript(f"#!/bin/bash\nsrun {name}\n", directory=directory)
@@ -33,7 +33,7 @@ def demo_chains(owner: str, directory: str) -> Iterator[Chain]:
         )
 
     def chain(request: JobRequest, **wanted: object) -> Chain:
-        """What ``mirage submit`` makes of it without further options."""
+        """Return the chain that ``mirage submit`` creates by default."""
         wanted = {"steering": Steering.AUTO} | wanted
         return Chain(ChainId(request.name), request.name, owner, request, _FOR_EVER, **wanted)  # type: ignore[arg-type]
 
@@ -41,14 +41,14 @@ def demo_chains(owner: str, directory: str) -> Iterator[Chain]:
     training = request("train-llm", "gpu", 1, 24, gpus)
     serving = request("chat-service", "gpu", 1, 24, gpus)
     yield chain(request("protein-folding", "npu", 2, 8, npus))
-    yield chain(replace(training, warn=WarnSignal("USR1", 120, batch_only=True)))  # saves as its limit comes
-    yield chain(  # two servers for a while, so that there is always one that answers
+    yield chain(replace(training, warn=WarnSignal("USR1", 120, batch_only=True)))  # saves before its time limit
+    yield chain(  # two servers overlap, so that one always replies
         serving,
         handover=Handover(HandoverPolicy.WHEN_READY, WarnSignal("TERM", 60), max_overlap=_HOUR // 2),
         aim=Aim(AimKind.NO_INTERRUPTION, 0.9),
     )
-    for each in (training, serving):  # the same, as people do it who have no Mirage
+    for each in (training, serving):  # the same without Mirage
         yield chain(replace(each, name=f"{each.name}-by-hand"), steering=Steering.OFF, predictor="reactive")
-    yield chain(  # more than there is: Slurm rejects it, and it is paused
+    yield chain(  # too large: Slurm rejects it, and Mirage pauses it
         request("far-too-large", "gpu", 40, 12, gpus)
     )

@@ -1,4 +1,4 @@
-"""The world of the demo: one process, one temporary directory, nothing from outside."""
+"""Environment of the demo: one process and one temporary directory."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 _PREFERRED_PORT = 8_642
 _HISTORY = 9 * 86_400
-"""How far back the demo's cluster remembers jobs: as long as it has run when the daemon begins."""
+"""Job history of the demo's cluster in seconds: the time it has run before the daemon starts."""
 _SLOW = 4.0
-"""Seconds after which whoever waits is told for what."""
+"""Seconds after which a message explains the wait."""
 
 _CONFIGURATION = """
 [service]
@@ -63,16 +63,16 @@ level = "{level}"
 
 @dataclass(frozen=True, slots=True)
 class DemoWorld:
-    """What the command line asks for."""
+    """Settings of the demo from the command line."""
 
     port: int
-    """0: the preferred one, or any that is free."""
+    """0: the preferred port, or any free one."""
     rate: float
     seed: int
     verbose: bool
 
     def run(self) -> int:
-        """Until it is told to end; the exit status. Raises ``MirageError`` where it cannot be set up."""
+        """Run until a signal; return the exit status. Raises ``MirageError`` if the setup fails."""
         from mirage.daemon.process import run_daemon
 
         _forget_variables()
@@ -81,7 +81,7 @@ class DemoWorld:
             file.write_text(self._configuration(folder), encoding="utf-8")
             prepare_simulator()
             status = run_daemon(loading_once(file), self._build)
-        typer.echo("The demo has ended; nothing is left of it.", err=True)
+        typer.echo("The demo has ended; its files are deleted.", err=True)
         return status
 
     def _configuration(self, folder: str) -> str:
@@ -98,7 +98,7 @@ class DemoWorld:
         )
 
     def _build(self, config: Config, alive: Callable[[], None], tenure: Tenure) -> Service:
-        """The daemon's service, which knows of the days before it began and has the chains to see to."""
+        """Return the daemon's service with job history and the demo's chains."""
         from mirage.api.access.scope import Scope
         from mirage.bootstrap.assembly import build
         from mirage.bootstrap.world import own_user
@@ -117,9 +117,9 @@ class DemoWorld:
 
 
 def loading_once(file: Path) -> Callable[[], Loaded]:
-    """Reads the configuration; asked for it again, as for SIGHUP, ends the process instead.
+    """Return a loader of the configuration that ends the process when it is called again, as on SIGHUP.
 
-    A daemon outlives its terminal and reads its configuration again. A demo has nobody left to show anything to.
+    A daemon outlives its terminal and reloads its configuration. A demo without a terminal is useless.
     """
     from mirage.config.loading import load_config
 
@@ -136,8 +136,8 @@ def loading_once(file: Path) -> Callable[[], Loaded]:
 
 
 def prepare_simulator() -> None:
-    """Compile what the demo calls of the simulator, unless that was done before."""
-    said = "The simulator is being prepared; the first time on a machine it is compiled, for about a minute ..."
+    """Compile the parts of the simulator that the demo uses, unless that was done before."""
+    said = "Preparing the simulator; on first use it is compiled, which takes about a minute ..."
     remark = threading.Timer(_SLOW, typer.echo, (said,), {"err": True})
     remark.daemon = True
     remark.start()
@@ -153,19 +153,19 @@ def prepare_simulator() -> None:
 
 def _announce(link: str, config: Config, rate: float) -> None:
     typer.echo(f"""
-  The page:       {link}
-                  (once, within ten minutes; mirage tokens link makes another)
+  Web UI:         {link}
+                  (the link works once, within ten minutes; get a new one with mirage tokens link)
   Another shell:  export MIRAGE_SOCKET={config.api.socket}{_path()}
                   mirage chains        mirage explain train-llm        mirage predict -N 2 -t 12h
                   mirage submit -t 6:00:00 --links 3 --wrap 'sleep 1d'      mirage tokens link
-  Time:           an hour in {3_600 / rate:.3g} s
-  The end:        Ctrl-C
+  Speed:          one hour takes {3_600 / rate:.3g} s
+  Stop:           Ctrl-C
 """)
     sys.stdout.flush()
 
 
 def _path() -> str:
-    """Where this program is, for a shell that finds none by its name, or another one."""
+    """Return a PATH setting for shells that do not find this program, or find another one."""
     mine = Path(sys.executable).parent
     found = shutil.which("mirage")
     if not (mine / "mirage").exists() or (found and Path(found).resolve().parent == mine.resolve()):
@@ -174,13 +174,13 @@ def _path() -> str:
 
 
 def _forget_variables() -> None:
-    """Of a daemon that this shell speaks to: the demo has a configuration of its own."""
+    """Delete MIRAGE_ variables of this shell: the demo has a separate configuration."""
     for name in [name for name in os.environ if name.startswith("MIRAGE_")]:
         del os.environ[name]
 
 
 def _port(wanted: int) -> int:
-    """One that can be had now; 0: the preferred one, or any. Raises ``ConfigError``."""
+    """Return a free port; 0: the preferred one, or any. Raises ``ConfigError``."""
     for port in (wanted,) if wanted else (_PREFERRED_PORT, 0):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -189,4 +189,4 @@ def _port(wanted: int) -> int:
             except OSError:
                 continue
             return int(probe.getsockname()[1])
-    raise ConfigError(f"127.0.0.1:{wanted}", "is not available; name another --port, or none")
+    raise ConfigError("--port", f"127.0.0.1:{wanted} is in use; choose another port or omit --port")

@@ -1,4 +1,4 @@
-"""``mirage doctor``: whether chains can work here, and what would make them work better."""
+"""``mirage doctor``: check whether chains can work here, and how to improve them."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _COLOURS = {"ok": typer.colors.GREEN, "warn": typer.colors.YELLOW, "fail": typer
 
 
 def doctor_command(config: ConfigFile = "", as_json: AsJson = False) -> None:
-    """Look at Slurm, this machine and the configuration; say what follows for chains and what to do.
+    """Check Slurm, this machine and the configuration; report the effects on chains and what to do.
 
-    Run by root, it looks with the rights of the account that the daemon runs as.
+    As root, the command runs with the rights of the daemon's account.
 
-    Exit status 1 if something makes chains impossible.
+    Exit code 1 if a finding makes chains impossible.
     """
     from mirage.daemon.doctor.examination import examine
 
@@ -49,7 +49,7 @@ def doctor_command(config: ConfigFile = "", as_json: AsJson = False) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep warnings about this process out of the report, which has those about the daemon."""
+    """Suppress log warnings about this process: the report is about the daemon."""
     log = logging.getLogger("mirage")
     before = log.level
     log.setLevel(logging.ERROR)

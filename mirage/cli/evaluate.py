@@ -1,4 +1,4 @@
-"""``mirage evaluate``: every method against every other on a trace, trained before the test and told honestly."""
+"""``mirage evaluate``: compare methods on a trace, with training data strictly before the test data."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _WithDefault(TyperGroup):
     """``mirage evaluate TRACE`` is ``mirage evaluate replay TRACE``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Says the default where no command is said."""
+        """Insert the default command if none is given."""
         if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
             args = [DEFAULT, *args]
         return super().parse_args(ctx, args)
@@ -39,41 +39,62 @@ class _WithDefault(TyperGroup):
 evaluate_app = typer.Typer(
     cls=_WithDefault,
     no_args_is_help=True,
-    help="Compare all methods on a trace: mirage evaluate TRACE ... is short for mirage evaluate replay TRACE ...",
+    help="Compare methods on a trace: mirage evaluate TRACE ... is short for mirage evaluate replay TRACE ...",
 )
 
 Out = Annotated[
     Path,
     typer.Option(
-        "-o", "--output", help="Directory of tables, models, episodes and reports; what is there is used."
+        "-o",
+        "--output",
+        metavar="DIR",
+        help="Directory of tables, models, episodes and reports; existing results are reused.",
     ),
 ]
-TrainFrom = Annotated[str, typer.Option(help="First handover that is learned from: a date, or epoch seconds.")]
-ValidateFrom = Annotated[str, typer.Option(help="Handovers from here on choose the models.")]
-TestFrom = Annotated[str, typer.Option(help="First episode; nothing that happens later is learned from.")]
-TestTo = Annotated[str, typer.Option(help="No episode starts after this.")]
-Methods = Annotated[str, typer.Option(help="Predictors, comma-separated: name or name:parameter, and oracle.")]
-ClusterNodes = Annotated[str, typer.Option(help="Sizes of the cluster, comma-separated; its own by default.")]
+TrainFrom = Annotated[
+    str, typer.Option(metavar="TIME", help="Start of the training set: a date, or epoch seconds.")
+]
+ValidateFrom = Annotated[
+    str, typer.Option(metavar="TIME", help="Start of the validation set, which selects models.")
+]
+TestFrom = Annotated[str, typer.Option(metavar="TIME", help="First episode of the test; training data ends here.")]
+TestTo = Annotated[str, typer.Option(metavar="TIME", help="Latest start of an episode.")]
+Methods = Annotated[
+    str, typer.Option(metavar="LIST", help="Predictors, comma-separated: name or name:parameter, and oracle.")
+]
+ClusterNodes = Annotated[
+    str, typer.Option(metavar="LIST", help="Cluster sizes in nodes, comma-separated (default: the cluster's).")
+]
 Also = Annotated[
     str,
     typer.Option(
-        "--also-with-nodes", help="Learn the earlier handovers also on the cluster cut down to so many nodes."
+        "--also-with-nodes",
+        metavar="LIST",
+        help="Also generate training data on the cluster reduced to N nodes, comma-separated numbers.",
     ),
 ]
 Errors = Annotated[
     str,
     typer.Option(
         "--planner-error",
-        help="Play the look-ahead also with a wrong idea of the cluster, comma-separated: nodes+5%, nodes-5%, "
+        metavar="LIST",
+        help="Also test the look-ahead with errors in its cluster model, comma-separated: nodes+5%, nodes-5%, "
         "no-user-limit, priorities, month-old.",
     ),
 ]
-Seeds = Annotated[int, typer.Option(min=1, max=HIGHEST_FACTOR, help="Models of each learned method.")]
-Every = Annotated[str, typer.Option(help="Between episodes.")]
-TeachEvery = Annotated[str, typer.Option(help="Between handovers that are learned from; as --every by default.")]
-Grid = Annotated[str, typer.Option(help="Between submit times that are learned from.")]
-Html = Annotated[bool, typer.Option("--html", help="Write report.html to --output as well.")]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout instead of the tables.")]
+Seeds = Annotated[
+    int,
+    typer.Option(min=1, max=HIGHEST_FACTOR, help="Number of models per trained method, each with its own seed."),
+]
+Every = Annotated[str, typer.Option(metavar="TIME", help="Time between two episodes.")]
+TeachEvery = Annotated[
+    str, typer.Option(metavar="TIME", help="Time between two handovers of the training set (default: --every).")
+]
+Grid = Annotated[
+    str, typer.Option(metavar="TIME", help="Time between two simulated submit times of a training handover.")
+]
+Html = Annotated[bool, typer.Option("--html", help="Also write report.html to --output.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout instead of the tables.")]
 
 
 @evaluate_app.command(DEFAULT, cls=OutputCommand)
@@ -102,10 +123,10 @@ def evaluate_command(  # noqa: PLR0913 (one parameter for each option of the com
     html: Html = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train every method that learns, play all of them on the test span, and compare.
+    """Train all methods that need it, replay the test period with each method, and compare them.
 
-    Episodes, models and tables are kept in --output: the command continues where it was stopped, and more methods,
-    seeds or sizes only add to it. The comparison is written to report.json and report.md there as it grows.
+    The command stores episodes, models and tables in --output. After an interruption it continues there; more
+    methods, seeds or sizes add to them. It updates report.json and report.md there after each result.
     """
     from mirage.cli.arguments import load_cluster, load_trace, numbers, parse_instant, pieces
     from mirage.cli.progress import sentences
@@ -139,7 +160,7 @@ def evaluate_command(  # noqa: PLR0913 (one parameter for each option of the com
 
 
 def _learned(names: tuple[str, ...], schema: str) -> frozenset[str]:
-    """The methods that are to be trained. Raises ``UsageError``, also for features that do not exist."""
+    """Return the methods to train. Raises ``UsageError``, also for an unknown feature schema."""
     from mirage.features.schema import schema as schema_named
     from mirage.training.evaluation.schedule import learned_names
 
@@ -159,7 +180,7 @@ def _settings(config: ClusterConfig, cluster_nodes: str, nodes: str) -> tuple[Se
 
 @dataclass(frozen=True, slots=True)
 class _Instants:
-    """Spans of learning must be said where something learns, and only there."""
+    """Start times of training and validation set, required if a method is trained."""
 
     train_from: str
     validate_from: str
@@ -170,13 +191,13 @@ class _Instants:
         from mirage.domain.errors import ConfigError
 
         if not text and self.wanted:
-            raise ConfigError(option, "is needed where a method learns, such as 2022-10-12")
+            raise ConfigError(option, "required for methods that are trained; give a date such as 2022-10-12")
         return parse_instant(text, option) if text else 0
 
 
 @dataclass(frozen=True, slots=True)
 class _Reporter:
-    """Writes and shows what is finished."""
+    """Writes and prints finished results."""
 
     trace: JobTable
     config: ClusterConfig
@@ -219,20 +240,23 @@ class _Reporter:
         return json.dumps(told, indent=1) + "\n"
 
 
-Traces = Annotated[list[str], typer.Argument(metavar="TRACE...", help="Trace files with recorded waits.")]
+Traces = Annotated[list[str], typer.Argument(metavar="TRACE...", help="Trace files that record waits.")]
 KnownCluster = Annotated[
-    str, typer.Option("--cluster", help="The cluster of the one trace: a look-ahead forecasts as well.")
+    str,
+    typer.Option("--cluster", metavar="NAME", help="Cluster of a single trace; adds forecasts of the look-ahead."),
 ]
 Most = Annotated[
     int,
     typer.Option(
-        min=100, max=HIGHEST_COUNT, help="Jobs of each part, at most; evenly spaced where there are more."
+        min=100, max=HIGHEST_COUNT, help="Maximum number of jobs per part; a larger part is sampled evenly."
     ),
 ]
 Planned = Annotated[
-    int, typer.Option("--lookahead-jobs", min=1, max=HIGHEST_COUNT, help="Jobs for which a look-ahead is played.")
+    int, typer.Option("--lookahead-jobs", min=1, max=HIGHEST_COUNT, help="Number of jobs with a look-ahead.")
 ]
-WaitsOut = Annotated[str, typer.Option("-o", "--output", help="Directory for waits.json and waits.md.")]
+WaitsOut = Annotated[
+    str, typer.Option("-o", "--output", metavar="DIR", help="Directory of waits.json and waits.md.")
+]
 
 
 @evaluate_app.command("waits", cls=OutputCommand)
@@ -246,7 +270,7 @@ def waits_command(
     out: WaitsOut = "",
     as_json: AsJson = False,
 ) -> None:
-    """Forecast the waits that traces recorded, from what was known as each job was submitted."""
+    """Forecast the recorded waits of traces, from the data known at each submission, and print the errors."""
     from rich.console import Console
 
     from mirage.cli.arguments import load_cluster, load_trace
@@ -257,7 +281,7 @@ def waits_command(
     from mirage.training.evaluation.waits.report import MEANING, wait_tables, waits_document, waits_markdown
 
     if cluster and len(traces) > 1:
-        raise ConfigError("--cluster", "is that of one trace: compare its waits by themselves")
+        raise ConfigError("--cluster", "only valid with a single trace")
     config = load_cluster(cluster) if cluster else None
     choice = Choice(most, seeds, lookahead_jobs)
     with sentences() as say:

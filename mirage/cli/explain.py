@@ -1,4 +1,4 @@
-"""``mirage explain``: a chain, or one of its links, in plain sentences."""
+"""``mirage explain``: explain a chain or one of its links in sentences."""
 
 from __future__ import annotations
 
@@ -16,18 +16,16 @@ from mirage.client.client import chain_path
 from mirage.domain.bounds import MOST_LINKS
 from mirage.domain.texts import printable
 
-Id = Annotated[str, typer.Argument(metavar="CHAIN", help="A chain's id or name.", autocompletion=complete_chain)]
-Index = Annotated[
-    int | None, typer.Argument(metavar="[LINK]", min=1, max=MOST_LINKS, help="One of its links, by its number.")
-]
+Id = Annotated[str, typer.Argument(metavar="CHAIN", help="ID or name of a chain.", autocompletion=complete_chain)]
+Index = Annotated[int | None, typer.Argument(metavar="[LINK]", min=1, max=MOST_LINKS, help="Number of a link.")]
 _NOT_FOUND = 3
 _WIDTH = 100
 
 
 def explain_command(chain_id: Id, link: Index = None, as_json: AsJson = False, socket: Socket = "") -> None:
-    """Say in plain words what a chain, or one of its links, waits for and how it went.
+    """Explain the state of a chain or of one of its links, and how the handovers went.
 
-    What was decided when, line by line, is in mirage chain log.
+    For every single decision see mirage chain log.
     """
     with exit_codes():
         client = connect(socket)
@@ -43,7 +41,7 @@ def explain_command(chain_id: Id, link: Index = None, as_json: AsJson = False, s
             chain_story(chain, timeline) if link is None else link_story(link, timeline, chain["sentence"])
         )
     except KeyError:
-        show(f"mirage: {chain['id']} has {len(timeline['links'])} links, and no link {link}", err=True)
+        show(f"mirage: {chain['id']} has no link {link}; it has {len(timeline['links'])} links", err=True)
         raise SystemExit(_NOT_FOUND) from None
     for sentence in sentences:
         for line in textwrap.wrap(printable(sentence), _WIDTH) or [""]:

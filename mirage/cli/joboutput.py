@@ -1,4 +1,4 @@
-"""Where the output of a link's job is: by the options of its chain, else as Slurm tells it."""
+"""Path of a job's output file: from the options of its chain, else from Slurm."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _FIELD = re.compile(r"%(\d*)(.)")
 _STDOUT = re.compile(r"^\s*StdOut=(.*)$", re.MULTILINE)
 _OF_NODE = re.compile(r"(%\d*[Nnst])")
 _LONGEST_WIDTH = 10
-"""What sbatch pads numbers to, at most."""
+"""Maximum width to which sbatch pads numbers."""
 
 
 def output_of(chain: Mapping[str, Any], job_id: int) -> Path:
-    """The file of a job's standard output. Raises ``MirageError`` where nothing tells it."""
+    """Return the file of a job's standard output. Raises ``MirageError`` if it is unknown."""
     request = chain["request"]
     pattern = _pattern(request["options"])
     found = _filled(
@@ -34,15 +34,15 @@ def output_of(chain: Mapping[str, Any], job_id: int) -> Path:
 
 
 def _pattern(options: list[str]) -> str:
-    """As the last ``--output`` has it."""
+    """Return the pattern of the last ``--output``."""
     given = [option.partition("=")[2] for option in options if option.startswith("--output=")]
     return given[-1] if given else _DEFAULT
 
 
 def _filled(pattern: str, known: Mapping[str, Any]) -> str | None:
-    r"""With what stands for ``%``, by sbatch's rules; ``None``: something is known to the job's node only.
+    r"""Expand ``%`` fields by sbatch's rules; ``None``: only the job's node knows a field.
 
-    A backslash at any place leaves all of it as it is.
+    A backslash anywhere in the pattern disables expansion.
     """
     if "\\" in pattern:
         return pattern.replace("\\", "")
@@ -63,21 +63,22 @@ def _filled(pattern: str, known: Mapping[str, Any]) -> str | None:
 
 
 def _by_slurm(job_id: int) -> Path:
-    """As ``scontrol`` has it, for as long as slurmctld remembers the job."""
+    """Ask ``scontrol``, which knows the job until slurmctld purges it."""
     from mirage.backends.execution import Commands
 
     try:
         answer = Commands(os.environ).run(["scontrol", "show", "job", str(job_id)])
     except ClusterUnavailable as error:
-        raise MirageError(f"the output file of job {job_id} is not known: {error}") from None
+        raise MirageError(f"the output file of job {job_id} is unknown: {error}") from None
     found = _STDOUT.search(answer.out)
     if answer.status or found is None:
-        raise MirageError(f"the output file of job {job_id} is not known: {answer.said or 'scontrol names none'}")
+        problem = answer.said or "scontrol shows no StdOut"
+        raise MirageError(f"the output file of job {job_id} is unknown: {problem}")
     return _found(found[1])
 
 
 def _found(told: str) -> Path:
-    """The newest file of that name; older releases leave ``%N`` and ``%n`` in it, which the node fills in."""
+    """Return the newest matching file: older Slurm leaves ``%N`` and ``%n``, which only the node expands."""
     if not _OF_NODE.search(told) or not told.startswith("/"):
         return Path(told)
     parts = ("*" if _OF_NODE.fullmatch(part) else escape(part) for part in _OF_NODE.split(told.lstrip("/")))

@@ -54,40 +54,40 @@ _OF_SBATCH: dict[str, Any] = {
         "allow_interspersed_args": False,
     },
 }
-"""Of commands that read their command line by sbatch's rules."""
+"""Settings of commands that parse their arguments by sbatch's rules."""
 _NAMES: list[str] = []
-"""Of all commands, in the order of their help."""
+"""Names of all commands, in help order."""
 
 
 class _InOrder(TyperGroup):
-    """Lists commands and groups as they were registered, not groups last."""
+    """Lists commands and groups in the order of registration."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """All of them."""
+        """Return all names."""
         return sorted(super().list_commands(ctx), key=_NAMES.index)
 
 
 app = typer.Typer(
     name="mirage",
     cls=_InOrder,
-    help="Proactive provisioning for Slurm: keeps services longer than the walltime limit running.",
+    help="Keep work running in Slurm beyond the time limit: Mirage submits each next job ahead of time.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _AS_SQUEUE: dict[str, Any] = {"context_settings": {"help_option_names": ["--help"]}}
-"""Of commands whose ``-h`` is squeue's."""
+"""Settings of commands in which ``-h`` means the same as in squeue."""
 
 
 def help_command(
-    words: Annotated[list[str], typer.Argument(metavar="[COMMAND]...", help="Such as: chain logs.")] = [],  # noqa: B006
+    words: Annotated[list[str], typer.Argument(metavar="[COMMAND]...", help="Command, such as: chain logs.")] = [],  # noqa: B006
 ) -> None:
-    """Show the help of a command, or the list of all."""
+    """Show the help of a command, or list all commands."""
     app([*words, "--help"], prog_name="mirage")
 
 
 def _register() -> None:
-    """Every command, by its readers; what is used most comes first."""
+    """Register every command in the panel of its readers, the most used ones first."""
 
     def command(name: str, panel: str, function: Callable[..., None], **more: Any) -> None:
         _NAMES.append(name)
@@ -143,14 +143,14 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _root(
     version: bool = typer.Option(
-        False, "-V", "--version", callback=_print_version, is_eager=True, help="Show the version."
+        False, "-V", "--version", callback=_print_version, is_eager=True, help="Print the version."
     ),
 ) -> None:
-    """Proactive provisioning for Slurm: keeps services longer than the walltime limit running."""
+    """Keep work running in Slurm beyond the time limit: Mirage submits each next job ahead of time."""
 
 
 def main() -> None:
-    """Run the command line; an error that has a name is one line on stderr and exit code 1, or 2 for usage."""
+    """Run the command line; a known error becomes one line on stderr and exit code 1, or 2 for usage."""
     open_streams()
     try:
         try:
@@ -167,8 +167,8 @@ def main() -> None:
         if isinstance(error.filename, str | bytes):
             show_error(ConfigError(os.fsdecode(error.filename), str(error.strerror)))
         elif error.errno in _FULL:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still to be flushed has no place either
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nor can the rest be flushed
             show_error(ConfigError("standard output", str(error.strerror)))
-        else:  # no file that the user could do something about
+        else:  # no file that the user could fix
             raise
         sys.exit(1)

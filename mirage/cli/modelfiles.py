@@ -1,4 +1,4 @@
-"""``mirage models`` without a daemon: the model registry as its files are, in documents of the REST API."""
+"""``mirage models`` without a daemon: read the registry's files into documents of the REST API."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _KEPT = re.compile(r"([a-z0-9_-]{1,40}):([^/]+)")
 
 
 def kept_version(text: str) -> tuple[str, str]:
-    """Name and version that ``NAME:VERSION`` consists of; both empty where ``text`` names a directory."""
+    """Split ``NAME:VERSION``; both are empty if ``text`` names a directory."""
     found = _KEPT.fullmatch(text)
     return (found[1], found[2]) if found else ("", "")
 
 
 def list_files(models: str, config: str) -> list[dict[str, Any]]:
-    """Every version that is kept. Raises ``ArtifactMismatch`` and ``ConfigError``."""
+    """List every registered version. Raises ``ArtifactMismatch`` and ``ConfigError``."""
     from mirage.predictors.artifacts.shelf import Shelf
 
     shelf = Shelf(models_folder(models, load(config) if config else None))
@@ -36,9 +36,9 @@ def list_files(models: str, config: str) -> list[dict[str, Any]]:
 def promote_files(
     artifact: str, models: str, config: str, objection: Callable[[Manifest, Loaded], None] | None
 ) -> tuple[dict[str, Any], Path]:
-    """Keep an artifact and put it in use: a directory, or a version that is kept. Returns it with its registry.
+    """Register and promote a directory or a registered version; return it with its registry.
 
-    ``objection`` raises what speaks against it; without it the configuration is read only where it is named.
+    ``objection`` raises if the model should not be promoted; without it the configuration is read only if named.
     Raises ``ArtifactMismatch``, also for a model of another cluster, and ``ConfigError``.
     """
     from mirage.predictors.artifacts.home import check_cluster
@@ -46,7 +46,7 @@ def promote_files(
     from mirage.predictors.artifacts.trial import try_files
     from mirage.store.clustername import read_cluster_name
 
-    # The artifact and the configuration may be such as only root reads.
+    # Only root may be able to read the artifact and the configuration.
     loaded = load(config) if config or objection else None
     folder = models_folder(models, loaded if config else None)
     name, version = kept_version(artifact)
@@ -63,7 +63,7 @@ def promote_files(
 
 
 def rollback_files(name: str, models: str, config: str) -> tuple[dict[str, Any], Path]:
-    """Put the version in use again that was before. Returns it with its registry. Raises ``ConfigError``."""
+    """Roll back to the version before; return it with its registry. Raises ``ConfigError``."""
     from mirage.predictors.artifacts.shelf import Shelf
 
     loaded = load(config) if config else None
@@ -74,7 +74,7 @@ def rollback_files(name: str, models: str, config: str) -> tuple[dict[str, Any],
 
 
 def models_folder(models: str, loaded: Loaded | None = None) -> Path:
-    """The directory so named; by default that in the daemon's state directory, as the configuration names it."""
+    """Return the directory of the registry, by default within the daemon's state directory."""
     from mirage.bootstrap.predictors import MODELS
     from mirage.config.places import default_places
 

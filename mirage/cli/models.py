@@ -1,4 +1,4 @@
-"""``mirage models``: which trained models are kept, and which of them is in use."""
+"""``mirage models``: the model registry: list, compare, promote and roll back trained models."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from mirage.config.loading import Loaded
     from mirage.predictors.artifacts.manifest import Manifest
 
-models_app = typer.Typer(help="Trained models: list them, put one in use, go back to the one before.")
+models_app = typer.Typer(help="List, compare, promote and roll back trained models.")
 
 Models = Annotated[
     str,
-    typer.Option("--models", metavar="DIR", help="Directory of the models, read without asking the daemon."),
+    typer.Option("--models", metavar="DIR", help="Directory of the model registry; read without the daemon."),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Also if it did worse in shadow.")]
+Force = Annotated[bool, typer.Option("--force", help="Promote the model even if it was worse in shadow.")]
 
 
 models_app.command("shadow")(shadow_command)
@@ -43,9 +43,9 @@ models_app.command("shadow")(shadow_command)
 def list_command(
     *, socket: Socket = "", models: Models = "", config: FilesOf = "", as_json: AsJson = False
 ) -> None:
-    """List the versions of trained models that the daemon keeps, and what each was trained on.
+    """List the versions of trained models in the daemon's registry, with their training data.
 
-    With --config or --models no daemon is asked.
+    --config and --models read the registry without the daemon.
     """
     if _offline(socket, models, config):
         found = list_files(models, config)
@@ -59,7 +59,7 @@ def list_command(
     elif found:
         show_table(_table(read_all(ModelVersion, found)))
     else:
-        show("no models; mirage train makes one, mirage models promote keeps it")
+        show("no models; train one with mirage train, register it with mirage models promote")
 
 
 @models_app.command("promote")
@@ -67,7 +67,7 @@ def promote_command(
     artifact: Annotated[
         str,
         typer.Argument(
-            metavar="DIR|NAME:VERSION", help="Directory that mirage train has made, or a version that is kept."
+            metavar="DIR|NAME:VERSION", help="Directory of a model from mirage train, or a registered version."
         ),
     ],
     *,
@@ -77,15 +77,15 @@ def promote_command(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Put a trained model in use.
+    """Promote a trained model.
 
-    A version that is kept, as mirage models list shows it: the daemon uses it from its next cycle on; for
-    administrators.
+    A registered version, as mirage models list shows it: the daemon uses it from its next cycle on. Only
+    administrators may do this.
 
-    A directory: it is copied to the models of the daemon (--config or --models name another place than the default
-    one), which uses it when it starts.
+    A directory: the command copies it to the daemon's registry, by default or as --config or --models say. The
+    daemon uses it after its next start.
 
-    Rejected (exit 4) if the model costs more in shadow than the active predictor, unless --force is given. Also
+    Rejected (exit code 4) if the model costs more in shadow than the active predictor, unless --force is given. Also
     rejected (4 by the daemon, 1 for a directory) if it was trained on another cluster.
     """
     name, version = kept_version(artifact)
@@ -95,12 +95,12 @@ def promote_command(
         _tell_answer(_post(socket, f"{predictor_path(name)}/promote", wish), as_json=as_json)
         return
     if socket:
-        problem = "a directory is not sent to a daemon; give --config FILE, or promote a version that is kept"
+        problem = "not valid with a directory; give --config FILE, or promote a registered version"
         raise UsageError("--socket", problem)
 
     def refuse(manifest: Manifest, loaded: Loaded) -> None:
         if problem := objection(manifest, loaded.config):
-            show_error(ConfigError(artifact, f"{problem}; --force puts it in use all the same"))
+            show_error(ConfigError(artifact, f"{problem}; to promote it anyway, give --force"))
             raise typer.Exit(4)
 
     _tell_files(*promote_files(artifact, models, config, None if force else refuse), models, as_json=as_json)
@@ -115,9 +115,9 @@ def rollback_command(
     config: FilesOf = "",
     as_json: AsJson = False,
 ) -> None:
-    """Put the version in use again that was before; for administrators.
+    """Return to the version that was active before; only for administrators.
 
-    The daemon uses it from its next cycle on. With --config or --models no daemon is asked.
+    The daemon uses it from its next cycle on. --config and --models change the registry without the daemon.
     """
     if _offline(socket, models, config):
         _tell_files(*rollback_files(name, models, config), models, as_json=as_json)
@@ -126,14 +126,14 @@ def rollback_command(
 
 
 def _offline(socket: str, models: str, config: str) -> bool:
-    """Whether files are read in place of asking a daemon. Raises ``UsageError`` where both are given."""
+    """Tell whether to read files instead of asking a daemon. Raises ``UsageError`` if both are given."""
     if socket and (models or config):
-        raise UsageError("--socket", "not with --config or --models: they read files and ask no daemon")
+        raise UsageError("--socket", "not valid with --config or --models, which read files without a daemon")
     return bool(models or config)
 
 
 def _without_daemon() -> str:
-    return f"without a daemon: --config FILE, or --models {models_folder('')}"
+    return f"without a daemon, give --config FILE or --models {models_folder('')}"
 
 
 def _post(socket: str, path: str, document: object = None) -> dict[str, Any]:
@@ -155,18 +155,19 @@ def _tell_files(model: dict[str, Any], folder: Path, models: str, *, as_json: bo
         typer.echo(json.dumps(model, indent=1))
         return
     name, version = model["name"], model["version"]
-    show(f"{name} {version} is in use: {name}:{folder / name}")
+    show(f"{name} {version} is promoted: {name}:{folder / name}")
     if not models:
-        show(f"A daemon uses it when it starts. One that runs: mirage models promote {name}:{version}", err=True)
+        text = "The daemon uses it after its next start. For a running daemon: mirage models promote"
+        show(f"{text} {name}:{version}", err=True)
 
 
 def _table(versions: Sequence[ModelVersion]) -> Table:
     from rich.table import Table
 
-    table = Table("model", "version", "in use", "cluster", "trained on", "handovers", "|x| in validation, h")
+    table = Table("model", "version", "role", "cluster", "trained on", "handovers", "mean abs. offset, h")
     for each in versions:
         gap = each.metrics.get("absolute_x")
-        use = "yes" if each.current else "in shadow" if each.shadow else ""
+        use = "active" if each.current else "shadow" if each.shadow else ""
         table.add_row(
             *map(_cell, (each.name, each.version, use + (" (damaged)" if each.damage else ""), each.cluster)),
             f"{each.first:%Y-%m-%d} to {each.last:%Y-%m-%d}" if each.first and each.last else "",

@@ -1,4 +1,4 @@
-"""What scripts of Mirage 0.1 still say: ``--out`` for ``--output``, and ``--json FILE`` for ``-o FILE``."""
+"""Options of Mirage 0.1: ``--out`` instead of ``--output``, and ``--json FILE`` instead of ``-o FILE``."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typer.core import TyperCommand
 
 _FLAG = "--json"
 _OUT = re.compile(r"^--out(?==|$)")
-_INSTEAD = "it takes no FILE: --json prints the document on stdout, -o FILE writes it to FILE"
+_INSTEAD = "takes no FILE; --json prints the document on stdout, -o FILE writes it to FILE"
 
 
 class OutputCommand(TyperCommand):
-    """Takes ``--out``, which is ``--output`` by now."""
+    """Accepts ``--out``, the old name of ``--output``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """``--out X`` and ``--out=X``."""
+        """Replace ``--out X`` and ``--out=X``."""
         return super().parse_args(ctx, [_OUT.sub("--output", word) for word in args])
 
 
 class JsonFlagCommand(TyperCommand):
-    """Tells scripts that still give ``--json FILE`` what to give instead."""
+    """Rejects ``--json FILE`` and names its replacement."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Raises ``BadParameter`` for a file behind ``--json``."""
+        """Raises ``BadParameter`` for a file after ``--json``."""
         if any(word.startswith(f"{_FLAG}=") for word in args):
             raise typer.BadParameter(_INSTEAD, ctx, param_hint=_FLAG)
         behind = [args[place + 1] for place, word in enumerate(args[:-1]) if word == _FLAG]
@@ -34,7 +34,7 @@ class JsonFlagCommand(TyperCommand):
         return super().parse_args(ctx, args)
 
     def _too_many(self, ctx: Any, args: list[str]) -> bool:
-        """Whether there are more arguments than the command takes, one of which may be meant for ``--json``."""
+        """Tell whether there are too many arguments: one of them may be meant for ``--json``."""
         arguments = [param for param in self.get_params(ctx) if param.param_type_name == "argument"]
         if any(param.nargs < 0 for param in arguments) or {"-h", "--help"} & set(args):
             return False

@@ -1,4 +1,4 @@
-"""Where commands leave their results: files that options name, and stdout where one is called ``-``."""
+"""Output files of commands; the name ``-`` means stdout."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 DocumentOut = Annotated[
-    str, typer.Option("-o", "--output", metavar="FILE", help="Write the document of --json to FILE.")
+    str, typer.Option("-o", "--output", metavar="FILE", help="Write the JSON document of --json to FILE.")
 ]
 STDOUT = "-"
 
 
 def check_writable(option: str, name: str) -> None:
-    """Raise ``ConfigError`` where ``name`` cannot become a file: better now than after the work."""
+    """Raise ``ConfigError`` before the work if the file ``name`` cannot be written."""
     if name in {"", "-"}:
         return
     path = Path(name)
     if path.is_dir():
-        raise ConfigError(option, f"{name} is a directory")
+        raise ConfigError(option, f"{name} is a directory; name a file")
     if not path.parent.is_dir():
-        raise ConfigError(option, f"there is no directory {path.parent}")
+        raise ConfigError(option, f"directory {path.parent} does not exist")
     if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise ConfigError(option, f"{name} may not be written")
+        raise ConfigError(option, f"no permission to write {name}")
 
 
 def write_text(name: str, text: str) -> None:
-    """Into a file, or to stdout where it is called ``-``."""
+    """Write to a file, or to stdout if the name is ``-``."""
     if name == "-":
         typer.echo(text, nl=False)
     else:
@@ -44,31 +44,31 @@ def write_text(name: str, text: str) -> None:
 
 
 def write_json(name: str, document: Any) -> None:
-    """As ``write_text``."""
+    """Write a document as ``write_text`` does."""
     write_text(name, json.dumps(document, indent=1) + "\n")
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The forms of one comparison, each under the name of its file; empty: it is not wanted."""
+    """Output formats of one comparison, each with its file name; empty: not requested."""
 
     as_json: bool
-    """The document is wanted on stdout."""
+    """Print the document on stdout."""
     output: str
-    """File of the document."""
+    """File of the JSON document."""
     markdown: str = ""
     html: str = ""
 
     def check(self) -> None:
-        """Raise ``ConfigError`` for a file that cannot be written, or two results on stdout."""
+        """Raise ``ConfigError`` for a file that cannot be written, or for two results on stdout."""
         for option, name in (("--output", self.output), ("--markdown", self.markdown), ("--html", self.html)):
             check_writable(option, name)
         if self.markdown == STDOUT and (self.as_json or self.output == STDOUT):
-            raise UsageError("--markdown", "stdout has the document of --json; name a file")
+            raise UsageError("--markdown", "the JSON document already uses stdout; name a file")
 
     @property
     def takes_stdout(self) -> bool:
-        """Then nothing else is printed there."""
+        """Whether a result uses stdout, so that nothing else may be printed there."""
         return self.as_json or STDOUT in {self.output, self.markdown}
 
     def write(
@@ -77,7 +77,7 @@ class Report:
         markdown: Callable[[], str] = str,
         html: Callable[[Path], None] = lambda path: None,
     ) -> None:
-        """Make and write those that are wanted."""
+        """Create and write the requested formats."""
         for name in {name for name in (self.output, STDOUT * self.as_json) if name}:
             write_json(name, document())
         if self.markdown:

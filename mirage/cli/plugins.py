@@ -1,4 +1,4 @@
-"""``mirage plugins``: which predictors are installed."""
+"""``mirage plugins``: list installed predictors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mirage.cli.asking import AsJson
 
 
 def plugins_command(as_json: AsJson = False) -> None:
-    """List the predictors that --predictor knows."""
+    """List the installed predictors, as --predictor takes them."""
     from mirage.predictors.naming import LOOKAHEAD
     from mirage.predictors.registry import predictor_names
 

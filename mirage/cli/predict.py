@@ -1,4 +1,4 @@
-"""``mirage predict``: when would such a job start?"""
+"""``mirage predict``: predict the start time of a job."""
 
 from __future__ import annotations
 
@@ -26,45 +26,49 @@ if TYPE_CHECKING:
 
 _NOTATIONS = "minutes (90), 1:30:00, 2-00:00:00, 2-12, UNLIMITED, or with units (48h, 1d12h)"
 _ASSUMED = 24 * 3_600
-"""Seconds: a time limit where neither the user nor Slurm says one."""
+"""Time limit in seconds if neither the user nor Slurm gives one."""
 _UNCONSIDERED = (
     "begin", "constraint", "dependency", "exclude", "hold", "licenses", "nice", "nodelist", "prefer", "reservation"
 )  # fmt: skip
-"""Options that change when a job starts, and of which predictors see nothing."""
+"""Options that change the start time, but that predictors do not see."""
 _CHOSEN = ("ntasks", "gpus", "nodelist", "nodefile")
-"""Options by which Slurm chooses the number of nodes."""
+"""Options from which Slurm derives the number of nodes."""
 USAGE = f"""\
 Usage: mirage predict [OPTIONS] [SCRIPT]
 
-Says when a job like this would start if it were submitted now. Options of sbatch mean what they mean to sbatch,
-here, on #SBATCH lines of SCRIPT and in SBATCH_ variables. Those that count:
-  -p, --partition PART      the default partition if not given
+Predict when a job would start if it were submitted now. All options of sbatch work as in sbatch, on the command
+line, on #SBATCH lines of SCRIPT and in SBATCH_ variables. The prediction depends on:
+  -p, --partition PART      partition (default: Slurm's default partition)
   -N, --nodes N             number of nodes (default 1)
   -n, --ntasks N            number of tasks; with --ntasks-per-node it gives the number of nodes
-  -t, --time LIMIT          time limit: {_NOTATIONS};
-                            the partition's default if not given
-  --gres LIST               per node, such as gpu:a100:4; also --gpus-per-node, and -G with -N
-  -A, --account NAME        account charged
-  -q, --qos NAME            quality of service
+  -t, --time LIMIT          time limit: {_NOTATIONS}
+                            (default: the partition's default)
+  --gres LIST               GRES per node, such as gpu:a100:4; also --gpus-per-node, and -G with -N
+  -A, --account NAME        account
+  -q, --qos NAME            QOS
 
-  --predictor NAME          ask this predictor, too, such as fixed:6h
-  --json                    one JSON document on stdout
-  --socket FILE             the daemon's socket, or its http(s):// address
-  -h, --help                this page
+  --predictor NAME          also ask this predictor, such as fixed:6h
+  --json                    print one JSON document on stdout
+  --socket FILE             socket of the daemon, or its http(s):// URL
+  -h, --help                show this help
 
-Every predictor answers. ROLE is in charge, instead (a fallback, used because that one failed), shadow, or named
-(with --predictor). EARLIEST is the time before which the job starts in one case of ten (P10), LATEST the
-time before which it starts in nine of ten (P90). ERROR is how far that predictor's forecasts were off on average,
-WITHIN how often the start lay between earliest and latest (80% is right), OF how many forecasts for which links:
-those of this partition, where there are enough those of about this size and limit.
-Predictors read the queue: they do not know the limits of your account and QOS, which may keep the job pending.
+The output has one row per predictor:
+  ROLE      in charge: the active predictor; instead: the fallback, because the active one failed; shadow;
+            named: given with --predictor
+  EARLIEST  P10: the job starts before this time with a probability of 10%
+  LATEST    P90: the job starts before this time with a probability of 90%
+  ERROR     mean absolute error of this predictor's past forecasts
+  WITHIN    share of past starts between EARLIEST and LATEST (ideal: 80%)
+  OF        number and kind of those past forecasts: links in this partition, of similar size and time limit if
+            there are enough
+Predictors read the queue. They do not know limits of your account and QOS, which may keep the job pending.
 
 Examples:
   mirage predict train.sh                       a job of this script
-  mirage predict -N 4 -t 12:00:00 train.sh      the same with another size and limit
+  mirage predict -N 4 -t 12:00:00 train.sh      the same job with another size and time limit
   mirage predict -p gpu -N 2 --gpus-per-node=4 -t 1-00:00:00
 
-Exit codes: 0 ok, 1 error or no start is predicted, 2 usage, 4 denied or rejected by Slurm, 5 no daemon.
+Exit codes: 0 ok, 1 error or no prediction, 2 usage, 4 denied or rejected by Slurm, 5 no daemon.
 """
 
 
@@ -72,7 +76,7 @@ _REFUSED = 4
 
 
 def predict_command(context: typer.Context) -> None:
-    """Say when a job like this would start if it were submitted now."""
+    """Predict when a job would start if it were submitted now."""
     try:
         line = _command_line(context.args)
         if line.has("help", "usage"):
@@ -104,12 +108,12 @@ def predict_command(context: typer.Context) -> None:
         _show(found)
     if _is_empty(found):
         causes = "; ".join(f"{each.predictor}: {each.trouble}" for each in found.predictions)
-        show(f"mirage: no start is predicted: {causes or 'no predictor was asked'}", err=True)
+        show(f"mirage: no prediction: {causes or 'no predictor was asked'}", err=True)
         raise SystemExit(1)
 
 
 def _rejected(request: JobRequest, daemon: Client) -> str:
-    """Why Slurm would never start such a job; empty: it would, or it is not known."""
+    """Return why Slurm would never start such a job; empty: it would, or that is unknown."""
     from mirage.cli.sending import slurm_commands
     from mirage.cli.slurmcheck import why_rejected
 
@@ -118,7 +122,7 @@ def _rejected(request: JobRequest, daemon: Client) -> str:
 
 
 def _is_empty(found: Predictions) -> bool:
-    """Whether neither a predictor nor Slurm has a start."""
+    """Tell whether neither a predictor nor Slurm gives a start time."""
     return not found.planned_start and all(each.trouble for each in found.predictions)
 
 
@@ -133,7 +137,7 @@ def _command_line(argv: Sequence[str]) -> CommandLine:
 
 
 def _in_slurms_words(given: Given) -> Given:
-    """A time limit with units as Slurm writes it. Raises ``BadSpelling``."""
+    """Convert a time limit with units to Slurm's format. Raises ``BadSpelling``."""
     from mirage.slurm import duration
 
     if given.name != "time" or given.value is None or given.value.strip().isdigit():
@@ -145,7 +149,7 @@ def _in_slurms_words(given: Given) -> Given:
 
 
 def _request(line: CommandLine) -> tuple[JobRequest, list[str]]:
-    """The job, and remarks. Raises ``BadSpelling`` and ``ConfigError``."""
+    """Return the job and remarks. Raises ``BadSpelling`` and ``ConfigError``."""
     from mirage.cli.plan import BadRequest, read_job
     from mirage.cli.submit import default_limit, outside
 
@@ -155,7 +159,7 @@ def _request(line: CommandLine) -> tuple[JobRequest, list[str]]:
         try:
             return default_limit(partition)
         except (ClusterUnavailable, ConfigError):
-            remarks.append("there is no --time, and no default of the partition is known: 24 hours are assumed")
+            remarks.append("--time is missing and the partition's default is unknown: assuming 24 hours")
             return _ASSUMED
 
     request, given = read_job(line, replace(outside(), default_limit=limit, read_stdin=bytes))
@@ -163,16 +167,16 @@ def _request(line: CommandLine) -> tuple[JobRequest, list[str]]:
         raise BadRequest(problem)
     names = {each.name for each in given}
     if ignored := sorted(names & set(_UNCONSIDERED)):
-        remarks.append(f"not considered: {', '.join(f'--{name}' for name in ignored)}")
+        remarks.append(f"ignored by predictors: {', '.join(f'--{name}' for name in ignored)}")
     if any(word.startswith("-") for word in line.arguments):
-        remarks.append("what stands behind SCRIPT is its arguments, as for sbatch: give options before it")
+        remarks.append("words after SCRIPT are its arguments, as with sbatch: give options before SCRIPT")
     if "nodes" not in names and names & set(_CHOSEN) and request.nodes == 1:
-        remarks.append("Slurm chooses the number of nodes: one is assumed; give --nodes")
+        remarks.append("Slurm would choose the number of nodes: assuming 1; give --nodes")
     return request, remarks
 
 
 def _shape(request: JobRequest) -> dict[str, Any]:
-    """As the daemon is asked."""
+    """Return the query parameters of the request."""
     return {
         "partition": request.partition or None,
         "nodes": request.nodes,
@@ -193,17 +197,17 @@ def _show(found: Predictions) -> None:
         print_table([heading, *(_row(each) for each in foreseen)])
     for each in foreseen:
         if each.basis:
-            show(f"{each.predictor}: from {each.basis}")
+            show(f"{each.predictor}: based on {each.basis}")
     for each in found.predictions:
         if each.trouble:
-            show(f"{each.predictor} predicts nothing: {each.trouble}", err=True)
+            show(f"{each.predictor}: no prediction: {each.trouble}", err=True)
     if found.planned_start:
-        show(f"Slurm's own plan: {clock(found.planned_start)}")
+        show(f"Slurm's planned start: {clock(found.planned_start)}")
     if found.stale_since:
         since = clock(found.stale_since)
-        show(f"The cluster has not answered since {since}: this rests on what was known then.", err=True)
+        show(f"Slurm has not replied since {since}; the predictions use the queue of that time.", err=True)
     else:
-        show(f"By the queue of {words(found.snapshot_age)} ago.", err=True)
+        show(f"The predictions use the queue of {words(found.snapshot_age)} ago.", err=True)
 
 
 def _row(forecast: Forecast) -> Row:

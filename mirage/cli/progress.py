@@ -1,4 +1,4 @@
-"""How far a long piece of work is, on stderr."""
+"""Progress of long commands on stderr."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def steps(name: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar, told how many steps are done and of how many; nothing where stderr is not a terminal."""
+    """Yield an update function (done, total) of a progress bar, shown only on a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
@@ -24,7 +24,7 @@ def steps(name: str) -> Iterator[Callable[[int, int], None]]:
 
 @contextmanager
 def sentences() -> Iterator[Callable[[str], None]]:
-    """What is being done: one line that changes on a terminal, else a line each."""
+    """Yield a function that reports the current step: one changing line on a terminal, else one line per step."""
     from rich.console import Console
 
     console = Console(stderr=True)

@@ -1,4 +1,4 @@
-"""``mirage protected``: whether submissions are held for all, and their release."""
+"""``mirage protected``: show and end protected mode."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from mirage.cli.asking import AsJson, Socket
 from mirage.cli.connection import connect, exit_codes
 from mirage.cli.printing import show
 
-protected_app = typer.Typer(help="Protected mode: submissions held because Slurm rejects too much.")
+protected_app = typer.Typer(
+    help="Show or end protected mode, in which the daemon holds all submissions because Slurm rejects too many."
+)
 
 
 @protected_app.callback(invoke_without_command=True)
 def show_command(context: typer.Context, as_json: AsJson = False, socket: Socket = "") -> None:
-    """Say whether it is on, why, and when the next submission is tried."""
+    """Show whether protected mode is on, why, and when the daemon tries the next submission."""
     if context.invoked_subcommand is not None:
         return
     with exit_codes():
@@ -23,14 +25,14 @@ def show_command(context: typer.Context, as_json: AsJson = False, socket: Socket
     if as_json:
         typer.echo(json.dumps(document))
     elif document["on"]:
-        show(f"on since {document['since']}: {document['reason']}; the next try is at {document['next_try']}")
+        show(f"on since {document['since']}: {document['reason']}; next try at {document['next_try']}")
     else:
         show("off")
 
 
 @protected_app.command("off")
 def off_command(as_json: AsJson = False, socket: Socket = "") -> None:
-    """Let all chains try again at once; for administrators."""
+    """End protected mode: all chains submit again immediately. Only for administrators."""
     with exit_codes():
         answer = connect(socket).post("/protected-mode", {"on": False})
     show(json.dumps(answer) if as_json else answer["sentence"])

@@ -1,4 +1,4 @@
-"""``-i SECONDS``: a list repeatedly, as ``squeue --iterate`` prints it."""
+"""``-i SECONDS``: print a list repeatedly, as ``squeue --iterate``."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 Iterate = Annotated[
     int | None,
-    typer.Option("-i", "--iterate", metavar="SECONDS", min=1, max=86_400, help="Print again every SECONDS."),
+    typer.Option("-i", "--iterate", metavar="SECONDS", min=1, max=86_400, help="Repeat every SECONDS."),
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """How a list is printed."""
+    """Options for printing a list."""
 
     layout: str
     sort: str
@@ -29,12 +29,12 @@ class Shown:
 
 
 def repeated(every: int | None, as_json: bool, once: Callable[[], None]) -> None:
-    """``once``, or each time below the hour, until the process is ended. Raises ``UsageError``."""
+    """Call ``once``, or call it repeatedly with the time above until interrupted. Raises ``UsageError``."""
     if every is None:
         once()
         return
     if as_json:
-        raise UsageError("--iterate", "--json prints one document; omit one of both")
+        raise UsageError("--iterate", "not valid with --json, which prints one document")
     try:
         while True:
             typer.echo(time.strftime("%a %b %d %H:%M:%S %Y"))

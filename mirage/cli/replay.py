@@ -1,4 +1,4 @@
-"""``mirage replay``: what each submission policy would have made of a trace."""
+"""``mirage replay``: compare submission policies on a trace."""
 
 from __future__ import annotations
 
@@ -35,40 +35,52 @@ _REJECTED = {
     "PartitionTimeLimit": "--limit",
     "BadConstraints": "--cpus",
 }
-"""Options of which the simulated cluster rejects the value, by its reason."""
+"""Rejection reasons of the simulated cluster, with the option that causes each."""
 
 Predictors = Annotated[
-    str, typer.Option("--predictor", help="Policies to compare, comma-separated: name or name:parameter.")
+    str,
+    typer.Option(
+        "--predictor", metavar="LIST", help="Predictors to compare, comma-separated: name or name:parameter."
+    ),
 ]
 Cpus = Annotated[
     int,
-    typer.Option(
-        min=0, max=HIGHEST_COUNT, help="CPUs of each link on each node, which others share; 0: whole nodes."
-    ),
+    typer.Option(min=0, max=HIGHEST_COUNT, help="CPUs of each link per node, on shared nodes; 0: whole nodes."),
 ]
 User = Annotated[
-    str, typer.Option(help="Whose links: a user of the trace, whose usage and limits count; empty: a new user.")
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="Owner of the links: a user of the trace, with its usage and limits; empty: a new user.",
+    ),
 ]
-OneWriter = Annotated[bool, typer.Option("--one-writer", help="No two links run together, as of a training.")]
+OneWriter = Annotated[
+    bool, typer.Option("--one-writer", help="Never run two links at the same time (handover none).")
+]
 Nodes = Annotated[int, typer.Option(min=1, max=MOST_NODES, help="Nodes of each link.")]
-Start = Annotated[str, typer.Option(help="First episode: 2023-02-01, 2023-02-01T12:00 (UTC), or epoch seconds.")]
-End = Annotated[str, typer.Option(help="No episode starts after this.")]
-Every = Annotated[str, typer.Option(help="Between episodes.")]
-Links = Annotated[int, typer.Option(min=2, max=MOST_LINKS, help="Links of each chain.")]
-Tick = Annotated[str, typer.Option(help="Between decisions.")]
+Start = Annotated[
+    str,
+    typer.Option(
+        metavar="TIME", help="Start of the first episode: 2023-02-01, 2023-02-01T12:00 (UTC), or epoch seconds."
+    ),
+]
+End = Annotated[str, typer.Option(metavar="TIME", help="Latest start of an episode.")]
+Every = Annotated[str, typer.Option(metavar="TIME", help="Time between two episodes.")]
+Links = Annotated[int, typer.Option(min=2, max=MOST_LINKS, help="Number of links of each chain.")]
+Tick = Annotated[str, typer.Option(metavar="TIME", help="Time between two decisions.")]
 OverlapPrice = Annotated[
     float,
     typer.Option(
         min=0.0,
         max=HIGHEST_COUNT,
         callback=finite,
-        help="Cost of overlap where interruption costs 1, for policies that weigh them.",
+        help="Price of overlap, relative to interruption (1), for predictors that minimise cost.",
     ),
 ]
 HtmlOut = Annotated[str, typer.Option("--html", metavar="OUT", help="Write a report as one HTML file.")]
-Seed = Annotated[int, typer.Option(min=0, max=HIGHEST_SEED, help="Seed of the confidence intervals.")]
+Seed = Annotated[int, typer.Option(min=0, max=HIGHEST_SEED, help="Random seed of the confidence intervals.")]
 ProgressOut = Annotated[
-    str, typer.Option("--progress", metavar="OUT", help="Keep in this file, as JSON, how far it is.")
+    str, typer.Option("--progress", metavar="OUT", help="Write the progress to this file, as JSON.")
 ]
 
 
@@ -97,10 +109,10 @@ def replay_command(  # noqa: PLR0913 (one parameter for each option of the comma
     progress: ProgressOut = "",
     strict: Strict = False,
 ) -> None:
-    """Replay a trace: how long a chained service was interrupted, and how much it overlapped, by policy.
+    """Replay a trace and compare predictors: interruption and overlap of a chain with each of them.
 
-    The trace is simulated once. Every so often an episode begins: a service submits its first link, and each
-    policy decides, on its own copy of the cluster, when to submit the next.
+    The command simulates the trace once. At fixed times an episode begins: a chain submits its first link. Each
+    predictor then decides, on a separate copy of the cluster, when to submit the next link.
     """
     from mirage.cli.arguments import load_trace, parse_instant, pieces
     from mirage.domain.objective import Weights
@@ -163,7 +175,7 @@ def _replay(
 
 
 def _kept_in(name: str) -> Callable[[int, int], None]:
-    """Writes the file again with each episode; who reads it never finds half of it."""
+    """Return a function that replaces the file after each episode, atomically for its readers."""
     from mirage.wholefile import write_anew
 
     return lambda done, total: write_anew(Path(name), json.dumps({"done": done, "total": total}).encode())

@@ -1,4 +1,4 @@
-"""``mirage models shadow``: what predictors in shadow would have made of the handovers; promotions' gate."""
+"""``mirage models shadow``: compare shadow predictors on real handovers; also the check of promotions."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ if TYPE_CHECKING:
 FilesOf = Annotated[
     str,
     typer.Option(
-        "--config", metavar="FILE", help="Configuration of a daemon; its files are read without asking it."
+        "--config", metavar="FILE", help="Configuration of a daemon; its files are read without the daemon."
     ),
 ]
-Since = Annotated[str, typer.Option(metavar="TIME", help="How far back handovers count, such as 7d.")]
+Since = Annotated[str, typer.Option(metavar="TIME", help="Period of past handovers, such as 7d.")]
 
 _SPAN = "30d"
 _EXPLAINED = (
-    "Errors: forecasts as links were really submitted, against their real starts. Would-be handovers: from when "
-    "each first said submit, started after the median wait of jobs of the same class submitted nearest to that; "
-    "gain: by how much they cost less than those of the predictor in charge by the same estimate."
+    "Errors: forecasts at the real submissions, compared with the real starts. Would-be handovers: a successor "
+    "submitted when the predictor first decided to submit, with the median wait of the jobs of the same class "
+    "submitted nearest to that time. Gain: lower cost than the active predictor, by the same estimate."
 )
 
 
 def shadow_command(
     *, socket: Socket = "", config: FilesOf = "", since: Since = _SPAN, as_json: AsJson = False
 ) -> None:
-    """Compare the predictors in shadow with the active one, on the daemon's own handovers.
+    """Compare shadow predictors with the active one, on the daemon's past handovers.
 
-    With --config no daemon is asked, and its database is read instead.
+    --config reads the daemon's database without the daemon.
     """
     if socket and config:
-        raise UsageError("--socket", "not with --config, which asks no daemon")
+        raise UsageError("--socket", "not valid with --config, which reads files without a daemon")
     found = _measured(config, since) if config else _asked(socket, since)
     if as_json:
         typer.echo(json.dumps({"predictors": found}, indent=1))
@@ -57,18 +57,18 @@ def shadow_command(
         show_table(_table(read_all(ShadowResult, found)))
         show(_EXPLAINED)
     else:
-        show(f"no predictions for handovers of the last {since}; loop.shadows names predictors to compare")
+        show(f"no predictions for handovers of the last {since}; add predictors to loop.shadows to compare them")
 
 
 def _asked(socket: str, since: str) -> list[dict[str, Any]]:
-    """As the daemon has measured. Raises ``UsageError`` for a span that it does not offer."""
+    """Ask the daemon. Raises ``UsageError`` for a longer period than it offers."""
     from mirage.replay.watched import SPAN
 
     span = duration_of("--since", since)
     if span > SPAN:
-        problem = f"a daemon compares the last {_SPAN} at most; --config FILE looks further back"
+        problem = f"at most {_SPAN} with a daemon; for a longer period give --config FILE"
         raise UsageError("--since", problem)
-    with exit_codes(lambda: "without a daemon: --config FILE"):
+    with exit_codes(lambda: "without a daemon, give --config FILE"):
         document = connect(socket).get("/predictors/shadow", span=span)
         read(ShadowResults, document)
     found: list[dict[str, Any]] = document["predictors"]
@@ -76,7 +76,7 @@ def _asked(socket: str, since: str) -> list[dict[str, Any]]:
 
 
 def _measured(config: str, since: str) -> list[dict[str, Any]]:
-    """The same of the database of a daemon."""
+    """Compute the results from the daemon's database."""
     from mirage.api.documents.predictors import shadow_result
 
     found = measurements(configured(config), since)
@@ -84,14 +84,14 @@ def _measured(config: str, since: str) -> list[dict[str, Any]]:
 
 
 def objection(manifest: Manifest, config: Config) -> str:
-    """Why this model had better not be put in use, as measured in shadow; empty: nothing speaks against it."""
+    """Return why its shadow results speak against promoting this model; else an empty text."""
     from mirage.replay.promotion import objection_to
 
     return objection_to(manifest, measurements(config, _SPAN))
 
 
 def measurements(config: Config, since: str) -> tuple[Measured, ...]:
-    """Every predictor on the handovers of the daemon so configured; none where it has no store yet."""
+    """Measure every predictor on the handovers of a daemon; nothing if it has no database yet."""
     from mirage.control.wallclock import WallClock, read_clock
     from mirage.domain.objective import Weights
     from mirage.replay.watched import shadow_results
@@ -115,10 +115,10 @@ def _table(found: Sequence[ShadowResult]) -> Table:
 
     from mirage.domain.texts import printable
 
-    table = Table(title="hours; * in charge", padding=(0, 0))
+    table = Table(title="hours; * active", padding=(0, 0))
     table.add_column("predictor", overflow="fold", min_width=16)
     table.add_column("partition", overflow="fold")
-    for heading in ("forecasts", "|error|", "pinball", "P10-P90", "would-be", "gap", "overlap", "gain"):
+    for heading in ("forecasts", "|error|", "pinball", "P10-P90", "would-be", "interr.", "overlap", "gain"):
         table.add_column(heading, justify="right")
     for each in found:
         table.add_row(

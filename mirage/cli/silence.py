@@ -1,4 +1,4 @@
-"""A cluster that does not answer, a daemon that does not ask it: what is shown is what was known then."""
+"""Warnings that shown data is old: Slurm does not reply, or the daemon is on standby."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 STANDS_BY = "stands by: "
-"""Begins the sentence of a daemon that does not decide; the reason follows."""
+"""Prefix of the daemon's state text while it does not decide; the reason follows."""
 
 
 def tell_silence(since: datetime | None, sentence: str = "") -> None:
-    """On stderr, where the cluster has been silent since some time, or the daemon stands by."""
+    """Warn on stderr if Slurm does not reply (``since`` when) or the daemon is on standby."""
     if sentence.startswith(STANDS_BY):
-        show(f"The daemon {sentence}; this is what was stored by then.", err=True)
+        show(f"The daemon {sentence}; the data shown is the last stored state.", err=True)
     if since:
-        text = f"The cluster has not answered since {clock(since)}: this is what was known then."
+        text = f"Slurm has not replied since {clock(since)}; the data shown is of that time."
         show(text, err=True)

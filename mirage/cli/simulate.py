@@ -1,4 +1,4 @@
-"""``mirage simulate``: a whole trace through a simulated cluster."""
+"""``mirage simulate``: run a whole trace on a simulated cluster."""
 
 from __future__ import annotations
 
@@ -19,17 +19,20 @@ if TYPE_CHECKING:
     from mirage.simulator.run import Schedule
 
 Mode = Annotated[
-    str, typer.Option("--scheduling", help="slurm, or easy / fifo on one pool; the cluster file's own by default.")
+    str,
+    typer.Option(
+        "--scheduling",
+        metavar="NAME",
+        help="Scheduler: slurm, or easy or fifo on one pool (default: cluster file).",
+    ),
 ]
 Processors = Annotated[
     int,
-    typer.Option(
-        min=0, max=HIGHEST_COUNT, help="Size of the pool for easy and fifo; the cluster's CPUs by default."
-    ),
+    typer.Option(min=0, max=HIGHEST_COUNT, help="CPUs of the pool for easy and fifo; 0: the cluster's CPUs."),
 ]
 ScheduleOut = Annotated[
     str,
-    typer.Option("--schedule", metavar="OUT.parquet", help="Write every job with its simulated start and end."),
+    typer.Option("--schedule", metavar="OUT.parquet", help="Write all jobs with simulated start and end."),
 ]
 
 
@@ -44,7 +47,7 @@ def simulate_command(  # noqa: PLR0913 (one parameter for each option of the com
     schedule_out: ScheduleOut = "",
     strict: Strict = False,
 ) -> None:
-    """Schedule every job of a trace and say how long they waited."""
+    """Simulate the scheduling of all jobs of a trace and print statistics of their waits."""
     from mirage.cli.arguments import load_sized_trace
     from mirage.simulator.run import simulate
 
@@ -65,7 +68,7 @@ def simulate_command(  # noqa: PLR0913 (one parameter for each option of the com
 
 
 def _cluster(name: str, mode: str, processors: int) -> tuple[ClusterConfig, Scheduling]:
-    """The cluster named, or one pool of ``processors``; and how it schedules."""
+    """Return the named cluster, or one pool of ``processors``, and its scheduler."""
     from mirage.cli.arguments import load_cluster, parse_choice
     from mirage.domain.errors import ConfigError
     from mirage.simulator.cluster import ClusterConfig, NodeGroup, Scheduling
@@ -76,10 +79,10 @@ def _cluster(name: str, mode: str, processors: int) -> tuple[ClusterConfig, Sche
     elif name:
         config = load_cluster(name)
     else:
-        raise ConfigError("--cluster", "name a cluster file or preset, or give --processors for one pool")
+        raise ConfigError("--cluster", "missing; name a cluster file or preset, or give --processors for one pool")
     scheduling = parse_choice(Scheduling, mode, "--scheduling") if mode else config.scheduling
     if scheduling == Scheduling.SLURM and not config.partitions:
-        raise ConfigError("--scheduling", "slurm needs a --cluster with partitions, not a pool of CPUs")
+        raise ConfigError("--scheduling", "slurm requires a --cluster with partitions, not a pool of CPUs")
     return config, scheduling
 
 

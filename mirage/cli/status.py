@@ -1,4 +1,4 @@
-"""``mirage status``: the daemon, Slurm and your chains on one screen, and what to do."""
+"""``mirage status``: the daemon, Slurm and the user's chains on one screen, and what to do."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 _CLUSTER = ("snapshot", "stale_since", "backend", "slurm_version", "now")
 _ORDER = ("failed", "down", "paused", "starting", "up", "done", "cancelled")
-"""States of chains, those with trouble first."""
-_NO_AGENT = "none runs for you: no job of yours is submitted or cancelled until one does"
+"""States of chains, the worst first."""
+_NO_AGENT = "not running; without it Mirage cannot submit or cancel your jobs"
 _SHOWN = 10
 _QUIET = ("done", "cancelled")
-"""States that are counted, and whose chains are not listed."""
+"""States that are only counted, not listed."""
 
 
 def status_command(as_json: AsJson = False, socket: Socket = "") -> None:
-    """Show on one screen whether the daemon and Slurm answer, how your chains stand, and what to do."""
+    """Show the state of the daemon, of Slurm and of your chains on one screen, and what to do."""
     with exit_codes():
         client = connect(socket)
         document = _document(client)
@@ -69,7 +69,7 @@ def _document(client: Client) -> dict[str, Any]:
 
 
 def _since(client: Client) -> str | None:
-    """A daemon makes its socket when it starts; over the network it is not known."""
+    """Return the time of the socket, which the daemon creates at its start; ``None`` over the network."""
     try:
         made = Path(client.transport.address.socket).stat().st_mtime if client.transport.address.socket else None
     except OSError:
@@ -109,8 +109,8 @@ def _slurm(document: dict[str, Any]) -> str:
     version = f"Slurm {cluster['slurm_version']}" if cluster["slurm_version"] else "Slurm"
     name = "simulated" if cluster["backend"] == "simulated" else version
     if cluster["stale_since"]:
-        return f"{name} has not answered since {clock(instant_of(cluster['stale_since']))}"
-    return f"{name} answers" if cluster["snapshot"] else f"{name}: not known yet"
+        return f"{name} has not replied since {clock(instant_of(cluster['stale_since']))}"
+    return f"{name} replies" if cluster["snapshot"] else f"{name}: not polled yet"
 
 
 def _counts(chains: Sequence[Chain]) -> str:
@@ -134,12 +134,12 @@ def _todo(document: dict[str, Any], chains: Sequence[Chain]) -> Iterator[str]:
     if _lacks_agent(document, chains):
         yield "start your agent: mirage agent"
     if document["cluster"]["stale_since"]:
-        yield "nothing is submitted until Slurm answers: try squeue; mirage doctor says more"
+        yield "Mirage submits nothing until Slurm replies: try squeue, then mirage doctor"
     if document["sentence"].startswith(STANDS_BY):
         yield f"the daemon {document['sentence']}"
     for chain in chains[:_SHOWN]:
         if chain.rejection and not chain.over:
-            yield f"{chain.id}: Slurm rejects its next link: mirage explain {chain.id}"
+            yield f"{chain.id}: Slurm rejects the next link; see mirage explain {chain.id}"
         elif chain.state == "paused":
             yield f"{chain.id}: mirage explain {chain.id}; then mirage chain resume {chain.id}"
         elif chain.state == "failed":
@@ -147,4 +147,4 @@ def _todo(document: dict[str, Any], chains: Sequence[Chain]) -> Iterator[str]:
         elif chain.state == "down":
             yield f"{chain.id}: mirage explain {chain.id}"
     if not chains:
-        yield "make a chain: mirage submit SCRIPT"
+        yield "create a chain: mirage submit SCRIPT"

@@ -1,4 +1,4 @@
-"""``mirage tokens``: tokens for programs and browsers that come over the network."""
+"""``mirage tokens``: tokens of programs and browsers for the REST API and the web UI."""
 
 from __future__ import annotations
 
@@ -15,18 +15,24 @@ from mirage.cli.asking import AsJson, Socket
 from mirage.cli.connection import connect, exit_codes
 from mirage.cli.printing import show
 
-tokens_app = typer.Typer(help="Tokens for programs and browsers that come over the network.", no_args_is_help=True)
+tokens_app = typer.Typer(
+    help="Create, list and revoke tokens for programs and browsers on the network.", no_args_is_help=True
+)
 
-Label = Annotated[str, typer.Option("--label", metavar="TEXT", help="What it is for.")]
+Label = Annotated[str, typer.Option("--label", metavar="TEXT", help="Label that describes the purpose.")]
 ScopeName = Annotated[
-    str, typer.Option("--scope", metavar="SCOPE", help="What it allows: read, operate or admin.")
+    str, typer.Option("--scope", metavar="SCOPE", help="Permissions of the token: read, operate or admin.")
 ]
-Lifetime = Annotated[str, typer.Option("--expires", metavar="TIME", help="Such as 12h or 90d; 0: never.")]
-Owner = Annotated[str, typer.Option("--user", metavar="NAME", help="Administrators: in whose name.")]
-Every = Annotated[bool, typer.Option("--all", help="Administrators: everybody's.")]
-Print = Annotated[bool, typer.Option("--print", help="Print the link, and open nothing.")]
+Lifetime = Annotated[
+    str, typer.Option("--expires", metavar="TIME", help="Lifetime, such as 12h or 90d; 0: never expires.")
+]
+Owner = Annotated[
+    str, typer.Option("--user", metavar="NAME", help="Owner of the token, for administrators (default: you).")
+]
+Every = Annotated[bool, typer.Option("--all", help="Show tokens of all users, for administrators.")]
+Print = Annotated[bool, typer.Option("--print", help="Print the link without opening a browser.")]
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
-Id = Annotated[str, typer.Argument(metavar="ID", help="As mirage tokens list shows it.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="ID of a token, as mirage tokens list shows it.")]
 
 
 @tokens_app.command("create")
@@ -38,7 +44,7 @@ def create_command(
     as_json: AsJson = False,
     socket: Socket = "",
 ) -> None:
-    """Make a token and show it, this once."""
+    """Create a token and print it. It is not shown again."""
     from mirage.api.access.scope import Scope
 
     parse_choice(Scope, scope, "--scope")
@@ -51,12 +57,12 @@ def create_command(
     show(made["token"])
     lasts = f"until {made['expires']}" if made["expires"] else "until it is revoked"
     said = f"Token {made['id']} of {made['owner']}, scope {made['scope']}, {lasts}"
-    show(f"{said}. Keep it: it is not shown again.", err=True)
+    show(f"{said}. Store it now: it is not shown again.", err=True)
 
 
 @tokens_app.command("list")
 def list_command(every: Every = False, as_json: AsJson = False, socket: Socket = "") -> None:
-    """List tokens, oldest first; what they are is never shown again."""
+    """List tokens, oldest first, without their secrets."""
     with exit_codes():
         document = connect(socket).get("/tokens", all=every or None)
     if as_json:
@@ -81,21 +87,21 @@ def list_command(every: Every = False, as_json: AsJson = False, socket: Socket =
 
 @tokens_app.command("revoke")
 def revoke_command(token_id: Id, as_json: AsJson = False, socket: Socket = "") -> None:
-    """End a token, and the browsers' sessions that it opened."""
+    """Revoke a token and the browser sessions that it opened."""
     with exit_codes():
         gone = connect(socket).transport.ask("DELETE", f"/tokens/{quote(token_id, safe='')}")
-    show(json.dumps(gone) if as_json else f"token {gone['id']} of {gone['owner']} counts no more")
+    show(json.dumps(gone) if as_json else f"token {gone['id']} of {gone['owner']} is revoked")
 
 
 @tokens_app.command("link")
 def link_command(as_json: AsJson = False, socket: Socket = "") -> None:
-    """Show a link that logs a browser in as you, once, within ten minutes."""
+    """Print a link that logs a browser in as you; it works once, within ten minutes."""
     made = _link(socket)
     show(json.dumps(made) if as_json else made["url"])
 
 
 def web_command(*, only_print: Print = False, as_json: AsJson = False, socket: Socket = "") -> None:
-    """Open the web page in your browser, logged in as you; where there is no display, print the link to it.
+    """Open the web UI in your browser, logged in as you; without a display, print the link.
 
     The link works once, within ten minutes.
     """
@@ -118,4 +124,6 @@ def _seconds(text: str) -> int:
     try:
         return 0 if text in ("0", "never") else parse_human(text)
     except BadSpelling as error:
-        raise typer.BadParameter(f"{error}; never: the token does not expire", param_hint="--expires") from None
+        raise typer.BadParameter(
+            f"{error}; for a token that never expires, give never", param_hint="--expires"
+        ) from None

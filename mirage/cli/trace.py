@@ -1,4 +1,4 @@
-"""``mirage trace``: bring job traces in, look at them, draw new ones."""
+"""``mirage trace``: import, describe and generate job traces."""
 
 from __future__ import annotations
 
@@ -23,38 +23,52 @@ if TYPE_CHECKING:
 trace_app = typer.Typer(no_args_is_help=True, help="Import, describe and generate job traces.")
 
 ROWS_SHOWN = 20
-"""Rejected rows listed one by one; the rest are counted."""
+"""Maximum number of rejected rows that are listed; the rest are counted."""
 
-Source = Annotated[Path, typer.Argument(metavar="SRC", help="The file to read; .gz is unpacked.")]
-File = Annotated[Path, typer.Argument(metavar="FILE", help="A trace in any format that import reads.")]
+Source = Annotated[Path, typer.Argument(metavar="SRC", help="Trace file to read; .gz is unpacked.")]
+File = Annotated[Path, typer.Argument(metavar="FILE", help="Trace file in any format that import reads.")]
 Format = Annotated[
-    str, typer.Option("--format", help="sacct, swf, mirage or parquet; known from the content if not given.")
+    str,
+    typer.Option(
+        "--format",
+        metavar="NAME",
+        help="Format: sacct, swf, mirage or parquet (default: detected from the content).",
+    ),
 ]
-Output = Annotated[Path, typer.Option("-o", "--output", metavar="OUT", help="The parquet file to write.")]
+Output = Annotated[Path, typer.Option("-o", "--output", metavar="OUT", help="Parquet file to write.")]
 Strict = Annotated[
     bool,
-    typer.Option("--strict/--lenient", help="Whether a bad row ends the import or is left out and reported."),
+    typer.Option(
+        "--strict/--lenient", help="Stop at an invalid row (strict), or leave it out and report it (lenient)."
+    ),
 ]
 Zone = Annotated[
     str,
     typer.Option(
         "--tz",
-        help="Time zone of wall-clock times, such as Europe/Berlin. If not given: UTC for sacct, "
-        "America/Chicago for mirage.",
+        metavar="ZONE",
+        help="Time zone of wall-clock times, such as Europe/Berlin (default: UTC for sacct, America/Chicago for "
+        "mirage).",
     ),
 ]
 Capacity = Annotated[
-    int, typer.Option("--capacity", min=0, max=HIGHEST_COUNT, help="Nodes of the machine; 0: not known.")
+    int, typer.Option("--capacity", min=0, max=HIGHEST_COUNT, help="Nodes of the machine; 0: unknown.")
 ]
-Like = Annotated[str, typer.Option("--like", metavar="NAME", help="A preset's name, or the file of a model.")]
-Seed = Annotated[int, typer.Option("--seed", min=0, max=HIGHEST_SEED, help="The same seed gives the same trace.")]
+Like = Annotated[str, typer.Option("--like", metavar="NAME", help="Workload model: name of a preset, or a file.")]
+Seed = Annotated[
+    int, typer.Option("--seed", min=0, max=HIGHEST_SEED, help="Random seed; the same seed gives the same trace.")
+]
 Jobs = Annotated[
-    int, typer.Option("--jobs", min=0, max=HIGHEST_COUNT, help="Exactly so many jobs; 0: as the model has them.")
+    int, typer.Option("--jobs", min=0, max=HIGHEST_COUNT, help="Number of jobs; 0: as the model gives.")
 ]
 Days = Annotated[
     float,
     typer.Option(
-        "--days", min=0, max=HIGHEST_FACTOR, callback=finite, help="Days of submissions; 0: as the model has them."
+        "--days",
+        min=0,
+        max=HIGHEST_FACTOR,
+        callback=finite,
+        help="Period of submissions in days; 0: as the model.",
     ),
 ]
 
@@ -69,7 +83,7 @@ def import_command(
     tz: Zone = "",
     as_json: AsJson = False,
 ) -> None:
-    """Read a trace into Mirage's parquet table, and account for every row."""
+    """Convert a trace to Mirage's parquet format and report every rejected row."""
     from mirage.cli.arguments import parse_choice
     from mirage.cli.outputs import check_writable
     from mirage.domain.errors import ConfigError, TraceError
@@ -79,12 +93,12 @@ def import_command(
 
     check_writable("--output", str(output))
     if output.exists() and src.exists() and output.samefile(src):
-        raise ConfigError("--output", f"{output} is the trace that is read; name another file")
+        raise ConfigError("--output", f"{output} is the input file; name another file")
     strictness = Strictness.STRICT if strict else Strictness.LENIENT
     kind = parse_choice(TraceFormat, format_name.lower(), "--format") if format_name else None
     result = read_trace(src, kind, strictness, _zone(tz))
     if not len(result.table):
-        raise TraceError(str(src), 0, "", f"holds no jobs ({result.counts.rows} rows); nothing is written")
+        raise TraceError(str(src), 0, "", f"contains no jobs ({result.counts.rows} rows); nothing is written")
     write_table(result.table, output)
     if as_json:
         typer.echo(json.dumps(_import_document(result, output)))
@@ -123,7 +137,7 @@ def _say_import(result: ImportResult, output: Path) -> None:
 
 @trace_app.command("stats")
 def stats_command(file: File, *, as_json: AsJson = False, capacity: Capacity = 0, tz: Zone = "") -> None:
-    """Describe a trace: jobs, users, load, waits by class, sizes, limits, chains made manually."""
+    """Print statistics of a trace: jobs, users, load, waits by class, sizes, time limits, manual chains."""
     from mirage.trace.faults import Strictness
     from mirage.trace.readers import read_trace
     from mirage.trace.stats import trace_stats
@@ -140,7 +154,7 @@ def stats_command(file: File, *, as_json: AsJson = False, capacity: Capacity = 0
     console = Console()
     console.print(stats_tables(stats))
     if result.rejected:
-        _plain(console, f"note: {len(result.rejected):,} rows are left out; trace import --lenient lists them")
+        _plain(console, f"note: {len(result.rejected):,} invalid rows left out; trace import --lenient lists them")
     _notes(console, result.table)
 
 
@@ -154,7 +168,7 @@ def generate_command(
     days: Days = 0.0,
     as_json: AsJson = False,
 ) -> None:
-    """Draw a workload from a model that was fitted to a real trace."""
+    """Generate a trace from a workload model that was fitted to a real trace."""
     from mirage.cli.outputs import check_writable
     from mirage.trace.generator import generate
     from mirage.trace.parquet import write_table
@@ -180,7 +194,7 @@ def _zone(name: str) -> str | None:
     try:
         return ZoneInfo(name).key if name else None
     except (OSError, ValueError, LookupError):
-        raise UsageError("--tz", f"{name!r} is no time zone; give one such as Europe/Berlin") from None
+        raise UsageError("--tz", f"unknown time zone {name!r}; expected a name such as Europe/Berlin") from None
 
 
 def _notes(console: Console, table: JobTable) -> None:
@@ -189,5 +203,5 @@ def _notes(console: Console, table: JobTable) -> None:
 
 
 def _plain(console: Console, text: str) -> None:
-    """Names in a trace are neither markup nor commands for the terminal."""
+    """Print without markup and control characters, which names in a trace may contain."""
     console.print(printable(text), markup=False, highlight=False, soft_wrap=True)

@@ -20,7 +20,7 @@ WAIT_COLUMNS = ("jobs", "mean", "median", "p90", "p99", "<=2 h", "2-12 h", ">12 
 
 
 def stats_tables(stats: TraceStats) -> Group:
-    """Everything but the arrivals by hour, which ``--json`` gives."""
+    """Return all statistics except the arrivals by hour, which only ``--json`` prints."""
     tables = (
         _overview(stats),
         _shares("state", stats.states, stats.load.unit),
@@ -38,15 +38,18 @@ def _overview(stats: TraceStats) -> Table:
     table = _titled(Text(stats.source), ("", ""))
     for name, value in (
         ("jobs", f"{stats.jobs:,}"),
-        ("of them never started", f"{stats.never_started:,}"),
+        ("jobs that never started", f"{stats.never_started:,}"),
         ("users", f"{stats.users:,}"),
         ("span", f"{stats.span_days:,.1f} days"),
         (f"{load.unit} in use: peak", f"{load.peak:,}"),
-        ("by hour: 5 %, median, 95 %", ", ".join(_number(level, 1) for level in levels)),
+        ("hourly: 5 %, median, 95 %", ", ".join(_number(level, 1) for level in levels)),
         (f"{load.unit[:-1]}-hours", f"{load.unit_hours:,.0f}"),
         ("utilisation", NOTHING if load.utilisation is None else f"{load.utilisation:.1%} of {load.capacity:,}"),
-        ("runtime / limit: 10 %, median, 90 %", ", ".join(_number(x) for x in (run.p10, run.median, run.p90))),
-        ("ran to 98 % of the limit or more", _percent(run.met_limit)),
+        (
+            "run time / time limit: 10 %, median, 90 %",
+            ", ".join(_number(x) for x in (run.p10, run.median, run.p90)),
+        ),
+        ("ran for 98 % of the time limit or more", _percent(run.met_limit)),
     ):
         table.add_row(name, value)
     return table
@@ -82,15 +85,15 @@ def _wait_cells(waits: Waits) -> list[str]:
 
 
 def _chains(chains: HandChains) -> Table:
-    table = _titled(Text("Chains made manually, after limits of 12 h or more"), ("", ""))
+    table = _titled(Text("Manual chains of jobs with time limits of 12 h or more"), ("", ""))
     for name, value in (
         ("pairs (same user, name and nodes)", f"{chains.pairs:,}"),
         ("users", f"{chains.users:,}"),
         ("pairs that overlap", f"{chains.overlapping:,}"),
-        ("pairs with a gap", f"{chains.gaps:,}"),
-        ("gap: mean, median", f"{_number(chains.gap_mean)} h, {_number(chains.gap_median)} h"),
+        ("pairs with an interruption", f"{chains.gaps:,}"),
+        ("interruption: mean, median", f"{_number(chains.gap_mean)} h, {_number(chains.gap_median)} h"),
         (
-            "of it unsubmitted, in the queue",
+            "of it before submission, in the queue",
             f"{_number(chains.late_mean)} h, {_number(chains.queued_mean)} h",
         ),
         ("submitted before the end", _percent(chains.submitted_ahead)),
@@ -102,7 +105,7 @@ def _chains(chains: HandChains) -> Table:
 
 
 def _titled(title: Text, columns: tuple[str, ...]) -> Table:
-    """Text columns to the left, figures to the right."""
+    """Return a table with the first column left-aligned and figures right-aligned."""
     table = Table(title=title, title_justify="left", show_header=any(columns), header_style="bold", box=None)
     for place, name in enumerate(columns):
         table.add_column(name, justify="left" if place == 0 else "right", no_wrap=True)

@@ -1,4 +1,4 @@
-"""``mirage train``: learn a predictor from what a trace's cluster would have done."""
+"""``mirage train``: train a predictor on a simulated trace."""
 
 from __future__ import annotations
 
@@ -27,40 +27,54 @@ if TYPE_CHECKING:
     from mirage.training.tables import TablePlan
 
 JOBS, CPUS = 8, 8
-"""As jobs of a cluster's: how many build a table, and the CPUs of one that trains."""
+"""With launcher slurm: jobs that build a table, and CPUs of a training job."""
 
-Name = Annotated[str, typer.Argument(metavar="PREDICTOR", help="What to train, such as xgboost or random-forest.")]
-Trace = Annotated[str, typer.Option(help="A trace file, or generated:PRESET:SEED such as generated:ls6:1.")]
+Name = Annotated[
+    str, typer.Argument(metavar="PREDICTOR", help="Predictor to train, such as xgboost or random-forest.")
+]
+Trace = Annotated[
+    str, typer.Option(metavar="TRACE", help="Trace file, or generated:PRESET:SEED such as generated:ls6:1.")
+]
 Out = Annotated[
-    Path, typer.Option("-o", "--output", help="Directory to make: the trained model with its manifest.")
+    Path,
+    typer.Option("-o", "--output", metavar="DIR", help="New directory of the trained model and manifest."),
 ]
-Start = Annotated[str, typer.Option(help="First handover: 2022-10-12, 2022-10-12T12:00 (UTC), or epoch seconds.")]
-End = Annotated[str, typer.Option(help="Nothing that happens after this is learned from.")]
+Start = Annotated[
+    str, typer.Option(metavar="TIME", help="First handover: 2022-10-12, 2022-10-12T12:00 (UTC), or epoch seconds.")
+]
+End = Annotated[str, typer.Option(metavar="TIME", help="End of the training data.")]
 ValidateFrom = Annotated[
-    str, typer.Option(help="Later handovers choose, earlier ones train; by default the last quarter of the span.")
+    str,
+    typer.Option(
+        metavar="TIME", help="Start of the validation set (default: the last quarter of the time range)."
+    ),
 ]
-Every = Annotated[str, typer.Option(help="Between handovers.")]
-Grid = Annotated[str, typer.Option(help="Between the submit times that are tried.")]
+Every = Annotated[str, typer.Option(metavar="TIME", help="Time between two handovers.")]
+Grid = Annotated[str, typer.Option(metavar="TIME", help="Time between two simulated submit times of a handover.")]
 Sizes = Annotated[
     str,
     typer.Option(
         "--also-with-nodes",
-        help="Learn the earlier handovers also on the cluster cut down to so many nodes, comma-separated: from a "
-        "time of little load little is learned of waits.",
+        metavar="LIST",
+        help="Also generate training data on the cluster reduced to N nodes, comma-separated numbers. Useful if "
+        "the trace has little queueing.",
     ),
 ]
 Seed = Annotated[
     str,
-    typer.Option(help="Seed of the training; several, comma-separated, make a model each: OUT/seed-0 and so on."),
+    typer.Option(
+        metavar="LIST", help="Random seeds, comma-separated; several train one model each: DIR/seed-0 and so on."
+    ),
 ]
 Tables = Annotated[
-    str, typer.Option("--tables", metavar="DIR", help="Keep the tables here, and use those that are here already.")
+    str,
+    typer.Option("--tables", metavar="DIR", help="Directory of the tables; existing ones are reused."),
 ]
 Launched = Annotated[
     Literal["local", "slurm"],
     typer.Option(
-        help="local: on this machine; slurm: as jobs of yours, placed as SBATCH_PARTITION, SBATCH_ACCOUNT, "
-        "SBATCH_GRES and such say; --tables and --output must then be on a file system that the nodes share."
+        help="local: on this machine; slurm: as your jobs, with SBATCH_PARTITION, SBATCH_ACCOUNT and so on; "
+        "--tables and --output must then be on a file system that the nodes share."
     ),
 ]
 Workers = Annotated[
@@ -68,10 +82,10 @@ Workers = Annotated[
     typer.Option(
         min=0,
         max=MOST_WORKERS,
-        help=f"Processes, or jobs, for a table; 0: one for each CPU, or {JOBS} jobs.",
+        help=f"Number of processes, or jobs, per table; 0: one per CPU, or {JOBS} jobs.",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="The manifest as one JSON document on stdout.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the manifest as one JSON document on stdout.")]
 
 
 def train_command(  # noqa: PLR0913 (one parameter for each option of the command line)
@@ -96,9 +110,9 @@ def train_command(  # noqa: PLR0913 (one parameter for each option of the comman
     workers: Workers = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Train a predictor: simulate what each submit time would have led to, learn from it, write the model.
+    """Train a predictor on a trace: simulate the result of each submit time, fit a model and write it.
 
-    The model is chosen on the handovers after --validate-from and then learned from all of them.
+    The handovers after --validate-from select the model, which is then fitted to all handovers.
     """
     from mirage.artifact import refuse_existing
     from mirage.cli.arguments import load_cluster, load_trace, numbers
@@ -144,7 +158,7 @@ def _checked(predictor: str, schema: str) -> FeatureSchema:
 
 
 def _lessons(start: str, validate_from: str, end: str) -> Lessons:
-    """The span, and where in it validation begins. Raises ``ConfigError``."""
+    """Return the time range and the start of validation. Raises ``ConfigError``."""
     from mirage.cli.arguments import parse_instant
     from mirage.training.lessons import Lessons
 
@@ -154,42 +168,42 @@ def _lessons(start: str, validate_from: str, end: str) -> Lessons:
 
 
 def _outs(out: Path, seeds: tuple[int, ...]) -> dict[int, Path]:
-    """Where the model of each seed goes."""
+    """Return the directory of each seed's model."""
     from mirage.domain.errors import ConfigError
 
     if not seeds:
-        raise ConfigError("--seed", "names none")
+        raise ConfigError("--seed", "no seed given; expected numbers such as 0,1,2")
     return {seeds[0]: out} if len(seeds) == 1 else {seed: out / f"seed-{seed}" for seed in seeds}
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where the work is done."""
+    """Launcher and number of workers."""
 
     launcher: str
     workers: int
 
     @contextmanager
     def folder(self, tables: str) -> Iterator[Path]:
-        """For tables. Raises ``ConfigError`` where the nodes could not see it."""
+        """Yield the directory of the tables. Raises ``ConfigError`` if the nodes would not share it."""
         from mirage.domain.errors import ConfigError
 
         if tables:
             yield Path(tables).absolute()
         elif self.launcher == "slurm":
-            raise ConfigError("--tables", "with --launcher slurm, name a directory that the nodes share")
+            raise ConfigError("--tables", "required with --launcher slurm; name a directory that the nodes share")
         else:
             with TemporaryDirectory() as passing:
                 yield Path(passing)
 
     def builders(self, folder: Path) -> int | SlurmJobs:
-        """Of a table: so many processes, or jobs."""
+        """Return the number of processes for a table, or the jobs."""
         if self.launcher == "slurm":
             return self._jobs(folder, "mirage-table", 1, self.workers or JOBS)
         return self.workers or os.cpu_count() or 1
 
     def run(self, trainings: Sequence[Training], folder: Path) -> None:
-        """One after the other, or a job each."""
+        """Run the trainings one after another, or each as a job."""
         work = [training.run for training in trainings]
         if self.launcher == "slurm":
             for _ in self._jobs(folder, "mirage-train", CPUS).watched(work):
@@ -206,7 +220,7 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Maker:
-    """Builds tables, or takes those that are there."""
+    """Builds tables, or reuses existing ones."""
 
     jobs: JobTable
     plan: TablePlan
@@ -214,7 +228,7 @@ class _Maker:
     place: _Place
 
     def table(self, config: ClusterConfig, folder: Path) -> Path:
-        """Its own directory."""
+        """Build the table and return its directory."""
         from mirage.cli.progress import steps
         from mirage.training.tables import build_table
 
@@ -243,7 +257,8 @@ def _show(outs: tuple[Path, ...], *, as_json: bool) -> None:
     for manifest, out in zip(manifests, outs, strict=True):
         scores = ", ".join(f"{name} {value:.3g}" for name, value in manifest.metrics.items())
         typer.echo(
-            f"{out}: {manifest.plugin} from {manifest.training.handovers} handovers of {manifest.cluster.name}"
+            f"{out}: {manifest.plugin}, trained on {manifest.training.handovers} handovers of "
+            f"{manifest.cluster.name}"
         )
-        typer.echo(f"on those kept for validation: {scores}")
-        typer.echo(f"use it: --predictor {manifest.plugin}:{out}    keep it: mirage models promote {out}")
+        typer.echo(f"validation set: {scores}")
+        typer.echo(f"use: --predictor {manifest.plugin}:{out}    promote: mirage models promote {out}")

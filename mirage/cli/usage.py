@@ -1,4 +1,4 @@
-"""Exit code 2: a command line that cannot be right, reported in one line that names the option or argument."""
+"""Exit code 2: an invalid command line, reported in one line that names the option or argument."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 USAGE = 2
 _OPTION = re.compile(r"--[a-z-]+")
 _OF_FILES = (ArtifactMismatch, MissingExtra, TraceError)
-"""Errors of what an option names, not of the option."""
+"""Errors of the file or model that an option names, not of the option."""
 
 
 class UsageError(ConfigError):
-    """An option or argument has a value that cannot be right: ``where`` names it."""
+    """The option or argument ``where`` has an invalid value."""
 
 
 @contextmanager
 def value_of(where: str) -> Iterator[None]:
-    """Errors within are those of the value of ``where``, an option or argument. Raises ``UsageError``."""
+    """Report errors inside as errors of the option or argument ``where``. Raises ``UsageError``."""
     try:
         yield
     except _OF_FILES:
@@ -37,7 +37,7 @@ def value_of(where: str) -> Iterator[None]:
 
 
 def value_unless_file(where: str, name: str) -> AbstractContextManager[None]:
-    """As ``value_of`` where ``name`` is no file; errors of a file's content stay what they are."""
+    """Like ``value_of`` if ``name`` is no file; errors in the content of a file stay unchanged."""
     try:
         return nullcontext() if Path(name).exists() else value_of(where)
     except (OSError, ValueError):  # too long, or with a NUL
@@ -45,14 +45,14 @@ def value_unless_file(where: str, name: str) -> AbstractContextManager[None]:
 
 
 def exit_status(error: Exception) -> int:
-    """2 for an error whose place is an option or argument, 1 for any other."""
+    """Return 2 for an error of an option or argument, else 1."""
     if isinstance(error, UsageError) or (isinstance(error, ConfigError) and _OPTION.fullmatch(error.where)):
         return USAGE
     return 1
 
 
 def duration_of(option: str, text: str) -> int:
-    """Seconds of a duration with its unit. Raises ``UsageError``."""
+    """Return the seconds of a duration with a unit. Raises ``UsageError``."""
     from mirage.slurm.duration import parse_human
 
     with value_of(option):
@@ -60,7 +60,7 @@ def duration_of(option: str, text: str) -> int:
 
 
 def limit_of(option: str, text: str) -> int:
-    """Seconds of a time limit. Raises ``UsageError``."""
+    """Return the seconds of a time limit. Raises ``UsageError``."""
     from mirage.slurm.duration import parse_human_limit
 
     with value_of(option):

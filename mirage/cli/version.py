@@ -1,4 +1,4 @@
-"""``mirage version``: which Mirage this is, and which one the daemon is."""
+"""``mirage version``: versions of the command and of the daemon."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mirage.cli.printing import show
 
 
 def version_command(as_json: AsJson = False, socket: Socket = "") -> None:
-    """Show the versions of this command, of Python and, where one answers, of the daemon."""
+    """Show the versions of this command, of Python and of the daemon."""
     from mirage.client.errors import ClientError
 
     versions = {"mirage": __version__, "python": platform.python_version()}
@@ -26,4 +26,4 @@ def version_command(as_json: AsJson = False, socket: Socket = "") -> None:
         typer.echo(json.dumps(versions))
         return
     for name, version in versions.items():
-        show(f"{name:7} {version or 'none answers'}")
+        show(f"{name:7} {version or 'does not reply'}")
