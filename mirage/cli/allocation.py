@@ -1,4 +1,4 @@
-"""``mirage allocation``: what runs inside an allocation. One module a command."""
+"""``mirage allocation``: commands inside an allocation, one module per command."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from mirage.cli.allocation_speeds import speeds_command
 from mirage.cli.allocation_train import train_agents_command
 from mirage.cli.oldoptions import JsonFlagCommand, OutputCommand
 
-allocation_app = typer.Typer(no_args_is_help=True, help="Run and replay the tasks inside an allocation.")
+allocation_app = typer.Typer(
+    no_args_is_help=True, help="Run tasks and serve models inside an allocation, and simulate both."
+)
 allocation_app.command("replay", cls=JsonFlagCommand)(task_replay_command)
 allocation_app.command("train", cls=OutputCommand)(train_agents_command)
 allocation_app.command("pack", cls=JsonFlagCommand)(pack_command)

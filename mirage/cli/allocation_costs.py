@@ -1,4 +1,4 @@
-"""``mirage allocation costs``: tables of what networks cost on which unit, built, measured, looked at."""
+"""``mirage allocation costs``: build, measure and show cost tables of networks on processing units."""
 
 from __future__ import annotations
 
@@ -20,25 +20,42 @@ if TYPE_CHECKING:
     from mirage.allocation.inference.costs.summary import ModelOnKind
     from mirage.domain.request import CostTable
 
-costs_app = typer.Typer(no_args_is_help=True, help="What networks cost on which kind of unit.")
+costs_app = typer.Typer(no_args_is_help=True, help="Build and show cost tables: latency and energy of networks.")
 
 Out = Annotated[
-    Path, typer.Option("-o", "--output", metavar="TABLE", help="The table to write; its manifest next to it.")
+    Path,
+    typer.Option(
+        "-o", "--output", metavar="TABLE", help="Cost table to write; the manifest is written next to it."
+    ),
 ]
-Networks = Annotated[str, typer.Option("--networks", metavar="NAMES", help="Comma-separated; all when not given.")]
-Arrays = Annotated[str, typer.Option("--arrays", metavar="NAMES", help="Comma-separated; all when not given.")]
-Kept = Annotated[Path, typer.Option("--kept", metavar="DIR", help="Costs of layers found before; grows.")]
+Networks = Annotated[
+    str, typer.Option("--networks", metavar="NAMES", help="Networks, comma-separated (default: all).")
+]
+Arrays = Annotated[str, typer.Option("--arrays", metavar="NAMES", help="Arrays, comma-separated (default: all).")]
+Kept = Annotated[Path, typer.Option("--kept", metavar="DIR", help="Directory of layer costs already computed.")]
 Pieces = Annotated[
-    int, typer.Option("--pieces", min=0, max=HIGHEST_FACTOR, help="Join layers: at most so many pieces a network.")
+    int,
+    typer.Option(
+        "--pieces",
+        min=0,
+        max=HIGHEST_FACTOR,
+        help="Join layers to at most N segments per network; 0: do not join.",
+    ),
 ]
-Models = Annotated[list[Path], typer.Argument(metavar="MODEL.onnx...", exists=True, dir_okay=False)]
-Units = Annotated[list[str], typer.Option("--unit", metavar="NAME=DEVICE:N", help="cpu2=threads:2, gpu=cuda:0")]
-Warmup = Annotated[int, typer.Option(min=0, max=HIGHEST_FACTOR, help="Runs before measuring.")]
-Measured = Annotated[int, typer.Option("--repeats", min=2, max=HIGHEST_FACTOR, help="Runs measured.")]
-TableName = Annotated[str, typer.Argument(metavar="TABLE", help="A table's name (edge) or its file.")]
-TableNames = Annotated[list[str], typer.Argument(metavar="TABLE...", help="Tables' names or files.")]
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Made where it is not there.")]
-JsonOut = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+Models = Annotated[
+    list[Path],
+    typer.Argument(metavar="MODEL.onnx...", exists=True, dir_okay=False, help="ONNX models to measure."),
+]
+Units = Annotated[
+    list[str],
+    typer.Option("--unit", metavar="NAME=DEVICE:N", help="Device to measure on: cpu2=threads:2 or gpu=cuda:0."),
+]
+Warmup = Annotated[int, typer.Option(min=0, max=HIGHEST_FACTOR, help="Number of warm-up runs.")]
+Measured = Annotated[int, typer.Option("--repeats", min=2, max=HIGHEST_FACTOR, help="Number of measured runs.")]
+TableName = Annotated[str, typer.Argument(metavar="TABLE", help="Name (edge) or file of a cost table.")]
+TableNames = Annotated[list[str], typer.Argument(metavar="TABLE...", help="Names or files of cost tables.")]
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Output directory; created if missing.")]
+JsonOut = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 
 
 @costs_app.command("build", cls=OutputCommand)
@@ -50,9 +67,9 @@ def build_command(
     kept: Kept = Path("costs-kept"),
     pieces: Pieces = 0,
 ) -> None:
-    """Build a table by the cost model, from Mirage's lists of layers and its arrays. Some minutes.
+    """Compute a cost table with the cost model, from Mirage's layer lists and arrays. Takes some minutes.
 
-    Needs the extra costmodel. What was found is kept: a run that was cut off continues where it stopped.
+    Requires the extra costmodel. Results are stored in --kept: an interrupted run continues there.
     """
     from mirage.allocation.inference.costs.arrays import array, array_names
     from mirage.allocation.inference.costs.building import build
@@ -69,7 +86,7 @@ def build_command(
 
 @costs_app.command("check")
 def check_command() -> None:
-    """Is the cost model intact? Its makers' ResNet-18 figure, made again. Minutes."""
+    """Check the cost model: reproduce its authors' ResNet-18 result. Takes some minutes."""
     from mirage.allocation.inference.costs.gate import check_cost_model
 
     checked = check_cost_model()
@@ -87,7 +104,7 @@ def profile_command(
     warmup: Warmup = 5,
     repeats: Measured = 50,
 ) -> None:
-    """Measure networks in ONNX Runtime on real units: a table with one piece a network."""
+    """Measure networks with ONNX Runtime on real devices; write a cost table with one segment per network."""
     from mirage.allocation.inference.costs.profiling import Repeats, profile
     from mirage.allocation.inference.costs.realunits import parse_unit
 
@@ -101,7 +118,7 @@ def profile_command(
 
 @costs_app.command("examples")
 def examples_command(folder: Folder) -> None:
-    """Write small networks (a convnet, an MLP, a transformer block) to try the profiler and the gateway with."""
+    """Write small example networks (convnet, MLP, transformer block) to try the profiler and the gateway."""
     from mirage.allocation.inference.costs.examples import write_examples
 
     for path in write_examples(folder):
@@ -110,7 +127,7 @@ def examples_command(folder: Folder) -> None:
 
 @costs_app.command("merge", cls=OutputCommand)
 def merge_command(tables: TableNames, *, out: Out) -> None:
-    """One table of several: more networks, or more kinds of units."""
+    """Merge several cost tables into one, with more networks or more kinds of devices."""
     from mirage.allocation.inference.costs.merging import merge_manifests, merge_tables
     from mirage.allocation.inference.costs.tables import sources
 
@@ -120,7 +137,7 @@ def merge_command(tables: TableNames, *, out: Out) -> None:
 
 @costs_app.command("show")
 def show_command(table: TableName = "edge", *, json_out: JsonOut = False) -> None:
-    """Each network on each kind of unit, alone: latency, energy, bandwidth, and on how many pieces it wins."""
+    """Show latency, energy and bandwidth of each network alone on each kind of device."""
     from rich.console import Console
 
     from mirage.allocation.inference.costs.summary import summarise
@@ -132,7 +149,7 @@ def show_command(table: TableName = "edge", *, json_out: JsonOut = False) -> Non
         source = manifest.model_dump(mode="json") if manifest else None
         typer.echo(json.dumps({"models": [asdict(row) for row in rows], "manifest": source}, indent=1))
         return
-    Console().print(_drawn(rows, f"{table} ({manifest.made_by if manifest else 'of unknown making'})"))
+    Console().print(_drawn(rows, f"{table} ({manifest.made_by if manifest else 'unknown origin'})"))
 
 
 def _table(name: str) -> CostTable:
@@ -145,7 +162,7 @@ def _table(name: str) -> CostTable:
 def _drawn(rows: list[ModelOnKind], title: str) -> Table:
     from rich.table import Table
 
-    drawn = Table("network", "pieces", "on", "ms", "compute", "mJ", "GB/s", "wins", title=title)
+    drawn = Table("network", "segments", "on", "ms", "compute", "mJ", "GB/s", "fastest", title=title)
     for row in rows:
         drawn.add_row(
             row.model,
@@ -165,7 +182,7 @@ def _write(table: CostTable, out: Path, manifest: Manifest) -> None:
 
     write_table(table, out, manifest)
     typer.echo(
-        f"{out}: {len(table.models)} networks, {len(table.pieces)} pieces, {', '.join(table.kinds)}", err=True
+        f"{out}: {len(table.models)} networks, {len(table.pieces)} segments, {', '.join(table.kinds)}", err=True
     )
 
 

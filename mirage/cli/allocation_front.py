@@ -1,4 +1,4 @@
-"""``mirage allocation front``: one address for all gateways of a chain."""
+"""``mirage allocation front``: a reverse proxy, one stable endpoint for all gateways of a chain."""
 
 from __future__ import annotations
 
@@ -10,20 +10,25 @@ import typer
 from mirage.cli.arguments import finite
 from mirage.domain.bounds import YEAR
 
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The gateways' state directory.")]
-Listen = Annotated[str, typer.Option(metavar="HOST:PORT", help="Where clients find it.")]
-Certificate = Annotated[str, typer.Option(metavar="FILE", help="For TLS.")]
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="State directory of the gateways.")]
+Listen = Annotated[str, typer.Option(metavar="HOST:PORT", help="Listen address.")]
+Certificate = Annotated[str, typer.Option(metavar="FILE", help="TLS certificate, PEM.")]
 Key = Annotated[
-    str, typer.Option("--certificate-key", metavar="FILE", help="Where it is not in the certificate's file.")
-]
-Trusted = Annotated[bool, typer.Option("--trusted-network", help="Listen for others without TLS.")]
-Patience = Annotated[
-    float,
+    str,
     typer.Option(
-        min=0.1, max=YEAR, callback=finite, metavar="SECONDS", help="How long a request waits for a gateway."
+        "--certificate-key", metavar="FILE", help="Private key of the certificate, if it is in a separate file."
     ),
 ]
-Largest = Annotated[int, typer.Option(min=1, max=1024, metavar="MIB", help="Largest body of a request.")]
+Trusted = Annotated[
+    bool, typer.Option("--trusted-network", help="Accept connections from other machines without TLS.")
+]
+Patience = Annotated[
+    float,
+    typer.Option(min=0.1, max=YEAR, callback=finite, metavar="SECONDS", help="Timeout for a gateway, in seconds."),
+]
+Largest = Annotated[
+    int, typer.Option(min=1, max=1024, metavar="MIB", help="Maximum size of a request body, in MiB.")
+]
 
 
 def front_command(
@@ -36,7 +41,7 @@ def front_command(
     patience: Patience = 30.0,
     largest_body_mb: Largest = 64,
 ) -> None:
-    """Pass requests on to the gateway that answers now, from link to link."""
+    """Run a reverse proxy that forwards requests to the current gateway, also after a handover."""
     import asyncio
     import ipaddress
     import signal
@@ -55,8 +60,8 @@ def front_command(
         raise typer.BadParameter(str(error), param_hint="--listen") from error
     if not (certificate or trusted_network or ipaddress.ip_address(host).is_loopback):
         raise typer.BadParameter(
-            f"others can reach {host}, and keys would cross the network in the clear: give a certificate, or"
-            " --trusted-network",
+            f"other machines can reach {host}, and keys would cross the network unencrypted: give --certificate"
+            " or --trusted-network",
             param_hint="--listen",
         )
     state = StateFolder(folder)
@@ -65,7 +70,7 @@ def front_command(
     listening = Listening(host, port, certificate, certificate_key)
     server = make_server(Front(state, patience, largest_body_mb << 20), listening)
     bound = listening.bind()
-    typer.echo(f"listens on {listening.url(bound)}", err=True)
+    typer.echo(f"listening on {listening.url(bound)}", err=True)
 
     async def serve() -> None:
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,4 +1,4 @@
-"""``mirage allocation load``: how a gateway answers at a rate."""
+"""``mirage allocation load``: load test of a gateway."""
 
 from __future__ import annotations
 
@@ -18,18 +18,27 @@ from mirage.wholefile import read_regular
 KEY_VARIABLE = "MIRAGE_SERVING_KEY"
 
 
-Url = Annotated[str, typer.Argument(metavar="URL", help="The gateway, such as http://127.0.0.1:8800.")]
-Model = Annotated[str, typer.Option(metavar="NAME", help="Which model to ask.")]
+Url = Annotated[str, typer.Argument(metavar="URL", help="URL of the gateway, such as http://127.0.0.1:8800.")]
+Model = Annotated[str, typer.Option(metavar="NAME", help="Name of the model.")]
 Rate = Annotated[
-    float, typer.Option(min=0.01, max=100_000, callback=finite, help="Requests a second, at random times.")
+    float,
+    typer.Option(
+        min=0.01, max=100_000, callback=finite, help="Mean number of requests per second, at random times."
+    ),
 ]
-Seconds = Annotated[float, typer.Option(min=0.1, max=86_400, callback=finite, help="For how long.")]
+Seconds = Annotated[
+    float, typer.Option(min=0.1, max=86_400, callback=finite, help="Duration of the test in seconds.")
+]
 Deadline = Annotated[
     float | None,
-    typer.Option(min=0.001, max=HIGHEST_COUNT, callback=finite, help="Deadline of each, from when it is due."),
+    typer.Option(
+        min=0.001, max=HIGHEST_COUNT, callback=finite, help="Deadline in milliseconds after a request is due."
+    ),
 ]
-KeyFile = Annotated[Path | None, typer.Option(metavar="FILE", help=f"The API key; else ${KEY_VARIABLE}.")]
-Seed = Annotated[int, typer.Option(min=0, max=HIGHEST_SEED, help="Of the times.")]
+KeyFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help=f"File with the API key (default: ${KEY_VARIABLE}).")
+]
+Seed = Annotated[int, typer.Option(min=0, max=HIGHEST_SEED, help="Random seed of the request arrival times.")]
 
 
 def load_command(  # noqa: PLR0913 (one parameter for each option of the command line)
@@ -43,7 +52,7 @@ def load_command(  # noqa: PLR0913 (one parameter for each option of the command
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Ask a gateway at a steady mean rate, whether or not answers come, and say how it answers."""
+    """Send requests to a gateway at a constant mean rate, independent of replies, and print its latency."""
     import asyncio
 
     from mirage.allocation.inference.serving.askers import fine_loop
@@ -62,21 +71,21 @@ def _key(path: Path | None) -> str:
     if path is None:
         key = os.environ.get(KEY_VARIABLE, "")
         if not key:
-            raise ConfigError("--key-file", f"give the API key's file, or ${KEY_VARIABLE}")
+            raise ConfigError("--key-file", f"no API key; give its file, or set ${KEY_VARIABLE}")
         return key
     try:
         return read_regular(path).decode("utf-8").split()[0]
     except (OSError, IndexError) as error:
-        raise ConfigError(str(path), "no API key can be read from it") from error
+        raise ConfigError(str(path), "cannot read an API key from this file") from error
 
 
 def _show(document: dict[str, Any]) -> None:
     from mirage.cli.columns import print_table
 
     statuses = ", ".join(f"{count} x {status}" for status, count in document["statuses"].items())
-    typer.echo(f"{document['requests']} requests at {document['rate']:g} a second: {statuses or 'none'}")
+    typer.echo(f"{document['requests']} requests at {document['rate']:g} per second: {statuses or 'none'}")
     if document["kept"] is not None:
-        typer.echo(f"answered within the deadline: {document['kept']:.2%}")
+        typer.echo(f"replies within the deadline: {document['kept']:.2%}")
     names = ("latency_ms", "served_ms", "queued_ms", "lag_ms", "added_ms", "overhead_ms")
     quantiles = list(document["latency_ms"])
     rows = [("MILLISECONDS", *quantiles)]

@@ -1,4 +1,4 @@
-"""``mirage allocation pack``: how full placement policies make a pool, by the protocol of the FGD paper."""
+"""``mirage allocation pack``: compare how full placement policies fill a pool, as in the FGD paper."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
     from mirage.allocation.ddl.packing import Packed
 
-Nodes = Annotated[Path, typer.Option(metavar="CSV", help="The nodes, as openb has them.")]
-Pods = Annotated[Path, typer.Option(metavar="CSV", help="The tasks, as openb has them.")]
+Nodes = Annotated[Path, typer.Option(metavar="CSV", help="Nodes, in the format of openb.")]
+Pods = Annotated[Path, typer.Option(metavar="CSV", help="Tasks, in the format of openb.")]
 Placers = Annotated[
-    str, typer.Option("--placer", metavar="NAMES", help="Who runs where; comma-separated several.")
+    str, typer.Option("--placer", metavar="NAMES", help="Placement policies to compare, comma-separated.")
 ]
 FillTo = Annotated[
-    int, typer.Option("--fill", min=1, max=1000, help="Tasks are added until they ask for so many per cent.")
+    int, typer.Option("--fill", min=1, max=1000, help="Add tasks until they request N percent of the pool.")
 ]
 
 
@@ -40,9 +40,9 @@ def pack_command(  # noqa: PLR0913 (one parameter for each option of the command
     as_json: AsJson = False,
     output: DocumentOut = "",
 ) -> None:
-    """Fill a pool with tasks that never end: how much of it is allocated when so much has been asked for.
+    """Fill a pool with tasks that never end, and print the allocated share for each requested share.
 
-    Tasks and nodes come in random order, the same for every placement policy. Figures are means over the seeds.
+    Tasks and nodes are in random order, the same for every placement policy. Results are means over the seeds.
     """
     from rich.console import Console
 
@@ -65,7 +65,7 @@ def pack_command(  # noqa: PLR0913 (one parameter for each option of the command
 
 
 def _table(packed: tuple[Packed, ...], fill: int) -> Table:
-    """A row for each placement policy, a column for each mark."""
+    """Return a table with one row per placement policy and one column per requested share."""
     from rich.table import Table
 
     from mirage.allocation.ddl.packing import marks_to, summarise
@@ -75,7 +75,7 @@ def _table(packed: tuple[Packed, ...], fill: int) -> Table:
         box=None,
         pad_edge=False,
         header_style="dim",
-        title="Devices allocated (%) when so much has been asked for",
+        title="Allocated devices (%) by requested share",
         title_justify="left",
     )
     table.add_column("placer", no_wrap=True)

@@ -1,4 +1,4 @@
-"""``mirage allocation replay``: who would have run when and where, by ordering policies and placement policies."""
+"""``mirage allocation replay``: simulate tasks in a pool with ordering and placement policies."""
 
 from __future__ import annotations
 
@@ -22,51 +22,64 @@ if TYPE_CHECKING:
 
     from mirage.allocation.ddl.replay import Compared, Pair, TaskReplay
 
-Trace = Annotated[str, typer.Argument(metavar="TRACE", help="A task trace, or the mix of a set to be drawn.")]
+Trace = Annotated[str, typer.Argument(metavar="TRACE", help="Task trace, or a mix from which to draw tasks.")]
 Format = Annotated[
-    str, typer.Option("--format", help="muri, openb, jobs (Philly's and Helios's parquet), deepshare or mix.")
+    str,
+    typer.Option(
+        "--format",
+        metavar="NAME",
+        help="Format of TRACE: muri, openb, jobs (parquet of Philly and Helios), deepshare or mix.",
+    ),
 ]
 PoolText = Annotated[
     str,
     typer.Option(
         "--pool",
         metavar="POOL",
-        help=r"NODESxDEVICES\[:KIND]\[@DOLLARS],... or, for openb, the file of its nodes.",
+        help=r"Pool: NODESxDEVICES\[:KIND]\[@DOLLARS],... (DOLLARS per device and hour), or openb's node file.",
     ),
 ]
-OrderingName = Annotated[str, typer.Option("--ordering", metavar="NAME", help="Who comes first.")]
-PlacerName = Annotated[str, typer.Option("--placer", metavar="NAME", help="Who runs where.")]
+OrderingName = Annotated[str, typer.Option("--ordering", metavar="NAME", help="Ordering policy.")]
+PlacerName = Annotated[str, typer.Option("--placer", metavar="NAME", help="Placement policy.")]
 Compare = Annotated[
     str,
     typer.Option(
-        metavar="PAIRS", help="Pairs side by side instead, comma-separated: fifo+first-fit,sjf+best-fit."
+        metavar="PAIRS", help="Scheduling policies to compare, comma-separated: fifo+first-fit,sjf+best-fit."
     ),
 ]
 Speeds = Annotated[
     str,
     typer.Option(
         metavar="TABLE",
-        help="Measured speeds: deepshare:FOLDER, gavel:FILE or measured:FILE. Without: as fast anywhere.",
+        help="Throughput table: deepshare:DIR, gavel:FILE or measured:FILE. Default: equal speed on all devices.",
     ),
 ]
-Strict = Annotated[bool, typer.Option("--strict", help="Nobody passes the first task that does not fit.")]
-Preempt = Annotated[bool, typer.Option("--preempt", help="Tasks with a checkpoint may be stopped for others.")]
-Move = Annotated[bool, typer.Option("--move", help="With --preempt: also to run on elsewhere, to make room.")]
+Strict = Annotated[
+    bool, typer.Option("--strict", help="Strict order: do not backfill past the first task that does not fit.")
+]
+Preempt = Annotated[bool, typer.Option("--preempt", help="Allow preemption of tasks with a checkpoint.")]
+Move = Annotated[
+    bool, typer.Option("--move", help="With --preempt: also move tasks to other devices to make room.")
+]
 Quantum = Annotated[
     float,
     typer.Option(
         min=0.0,
         max=YEAR,
         callback=finite,
-        help="Seconds after which it is decided again; 0: only at arrivals and ends.",
+        metavar="SECONDS",
+        help="Time between scheduling decisions, in seconds; 0: only when a task arrives or ends.",
     ),
 ]
-Seeds = Annotated[str, typer.Option(metavar="SEEDS", help="Of the sets of a mix: 0-9, or 1,5,7-9.")]
+Seeds = Annotated[str, typer.Option(metavar="SEEDS", help="Random seeds of the drawn task sets: 0-9, or 1,5,7-9.")]
 MarkdownOut = Annotated[
     str, typer.Option("--markdown", metavar="OUT", help="Write the table in Markdown; - is stdout.")
 ]
 HtmlOut = Annotated[
-    str, typer.Option("--html", metavar="OUT", help="Write a report with lanes of all devices as one HTML file.")
+    str,
+    typer.Option(
+        "--html", metavar="OUT", help="Write a report with the timelines of all devices as one HTML file."
+    ),
 ]
 
 
@@ -90,9 +103,9 @@ def task_replay_command(  # noqa: PLR0913 (one parameter for each option of the 
     markdown_out: MarkdownOut = "",
     html_out: HtmlOut = "",
 ) -> None:
-    """Replay tasks inside a pool: completion times, makespan, fee and fairness of one policy or of several.
+    """Simulate tasks in a pool: completion times, makespan, cost and fairness of one or several policies.
 
-    All pairs see the same tasks. Figures are means over the seeds, with their standard deviations.
+    All policies get the same tasks. Results are means over the seeds with standard deviations.
     """
     from rich.console import Console
 
@@ -158,7 +171,7 @@ def _show(console: Console, compared: Compared) -> None:
 
 
 def _table(compared: Compared) -> Table:
-    """A row for each pair."""
+    """Return a table with one row per policy."""
     from rich.table import Table
     from rich.text import Text
 
@@ -175,7 +188,7 @@ def _table(compared: Compared) -> Table:
 
 
 def _turned(compared: Compared) -> Table:
-    """A row for each figure: for narrow terminals."""
+    """Return a table with one row per figure, for narrow terminals."""
     from rich.table import Table
     from rich.text import Text
 

@@ -1,4 +1,4 @@
-"""``mirage allocation requests``: tenants' requests on units of several kinds. One module a command."""
+"""``mirage allocation requests``: inference requests on devices of several kinds, one module per command."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mirage.cli.requests_replay import request_replay_command
 from mirage.cli.requests_train import train_requests_command
 
 requests_app = typer.Typer(
-    no_args_is_help=True, help="Replay and learn to answer requests on units of several kinds."
+    no_args_is_help=True, help="Simulate inference requests on devices of several kinds, and train agents."
 )
 requests_app.command("replay", cls=JsonFlagCommand)(request_replay_command)
 requests_app.command("train", cls=OutputCommand)(train_requests_command)

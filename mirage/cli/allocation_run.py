@@ -1,4 +1,4 @@
-"""``mirage allocation run``, ``check`` and ``status``: tasks within a link, carried from link to link."""
+"""``mirage allocation run``, ``check`` and ``status``: tasks within a link, continued in the next link."""
 
 from __future__ import annotations
 
@@ -20,16 +20,18 @@ from mirage.domain.bounds import HIGHEST_FACTOR, YEAR
 if TYPE_CHECKING:
     from mirage.allocation.engine.world import Policy
 
-Tasks = Annotated[
-    Path, typer.Argument(metavar="TASKS.toml", help="The task file; docs/allocation.md has its keys.")
-]
+Tasks = Annotated[Path, typer.Argument(metavar="TASKS.toml", help="Task file; docs/allocation.md lists its keys.")]
 State = Annotated[
     Path | None,
-    typer.Option(metavar="DIR", help="The directory of the journal; next to the task file, one for each chain."),
+    typer.Option(
+        metavar="DIR", help="State directory with the journal (default: next to the task file, one per chain)."
+    ),
 ]
 EngineName = Annotated[
     str,
-    typer.Option("--engine", metavar="NAME", help="srun (within a Slurm job), or processes (on this machine)."),
+    typer.Option(
+        "--engine", metavar="NAME", help="Launcher: srun (default in a Slurm job) or processes (this machine)."
+    ),
 ]
 Devices = Annotated[
     int | None,
@@ -37,17 +39,19 @@ Devices = Annotated[
         min=0,
         max=HIGHEST_FACTOR,
         metavar="N",
-        help="Accelerators of this machine, where nvidia-smi is not to be asked.",
+        help="Number of devices of this machine (default: as nvidia-smi reports).",
     ),
 ]
-Order = Annotated[str, typer.Option("--ordering", metavar="NAME", help="Who comes first.")]
-Place = Annotated[str, typer.Option("--placer", metavar="NAME", help="Who runs where.")]
-Strict = Annotated[bool, typer.Option("--strict", help="Nobody passes a task that does not fit.")]
+Order = Annotated[str, typer.Option("--ordering", metavar="NAME", help="Ordering policy.")]
+Place = Annotated[str, typer.Option("--placer", metavar="NAME", help="Placement policy.")]
+Strict = Annotated[
+    bool, typer.Option("--strict", help="Strict order: do not backfill past a task that does not fit.")
+]
 Preempt = Annotated[
-    bool, typer.Option("--preempt", help="Tasks with a checkpoint make room for those before them.")
+    bool, typer.Option("--preempt", help="Preempt tasks with a checkpoint for tasks before them in the order.")
 ]
 Move = Annotated[
-    bool, typer.Option("--move", help="With --preempt: also to run on elsewhere, where that makes room.")
+    bool, typer.Option("--move", help="With --preempt: also move tasks to other devices to make room.")
 ]
 Quantum = Annotated[
     float,
@@ -56,19 +60,19 @@ Quantum = Annotated[
         min=0.0,
         max=YEAR,
         callback=finite,
-        help="While tasks wait, decide again so often; 0: only when something happens.",
+        help="Time between scheduling decisions while tasks wait, in seconds; 0: only on events.",
     ),
 ]
 Speeds = Annotated[
     str,
     typer.Option(
         metavar="TABLE",
-        help="Speeds to begin with: deepshare:FOLDER, gavel:FILE or measured:FILE; what is measured fixes them.",
+        help="Initial throughput table: deepshare:DIR, gavel:FILE or measured:FILE; refined by measurements.",
     ),
 ]
 DoneFile = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Made when every task has ended: the chain's --done-file."),
+    typer.Option(metavar="FILE", help="File to create when all tasks have ended: the chain's --done-file."),
 ]
 
 
@@ -87,18 +91,19 @@ def run_command(  # noqa: PLR0913 (one parameter for each option of the command 
     speeds: Speeds = "",
     done_file: DoneFile = None,
 ) -> None:
-    """Run a file of tasks on what this Slurm job, or this machine, has; what is left is for the next link.
+    """Run the tasks of a file on the devices of this Slurm job or machine; the next link runs the rest.
 
-    Exit codes: 0 every task has ended (outside a chain: has succeeded), 1 some failed, 75 some are left.
+    Exit codes: 0 all tasks have ended (outside a chain: succeeded), 1 some tasks failed, 75 some tasks are left.
     """
     from mirage.allocation.engine.run import Link, Wishes, default_state, find_place, other_than_shown
     from mirage.allocation.engine.taskfile import read_plan
     from mirage.allocation.engine.waking import Alarm
 
     if engine not in ("", "srun", "processes"):
-        raise typer.BadParameter(f"{engine!r} is neither srun nor processes", param_hint="--engine")
+        problem = f"invalid value {engine!r} (choose from srun, processes)"
+        raise typer.BadParameter(problem, param_hint="--engine")
     if move and not preempt:
-        raise typer.BadParameter("moving a task means to preempt it: give --preempt too", param_hint="--move")
+        raise typer.BadParameter("requires --preempt", param_hint="--move")
     plan = read_plan(tasks)
     policy = _policy(ordering, placer, strict=strict, preempt=preempt, move=move, quantum=quantum or math.inf)
     wishes = Wishes(state or default_state(tasks, os.environ), engine, devices, done_file, speeds)
@@ -110,20 +115,20 @@ def run_command(  # noqa: PLR0913 (one parameter for each option of the command 
 
 
 def check_command(tasks: Tasks) -> None:
-    """Read a task file and name every mistake in it, before a job waits in the queue for it."""
+    """Check a task file and list all its errors, before you submit a job."""
     from mirage.allocation.engine.taskfile import read_plan
 
     plan = read_plan(tasks)
     waiting = sum(bool(task.after) for task in plan.tasks)
-    typer.echo(f"{tasks}: {len(plan.tasks)} tasks, {waiting} of them wait for others")
+    typer.echo(f"{tasks}: {len(plan.tasks)} tasks, {waiting} of them depend on others")
 
 
 def status_command(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The journal's directory, or the task file.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="State directory, or the task file.")],
     *,
     as_json: AsJson = False,
 ) -> None:
-    """How the tasks stand, and what runs where."""
+    """Show the states of the tasks and the devices on which they run."""
     from mirage.allocation.engine.run import kept_state
     from mirage.allocation.engine.status import read_status
 
@@ -147,7 +152,7 @@ def _policy(
 
 
 def _say(text: str) -> None:
-    with contextlib.suppress(OSError):  # a log on a full file system ends no task
+    with contextlib.suppress(OSError):  # a full file system of the log must not end tasks
         typer.echo(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {text}", err=True)
 
 

@@ -1,4 +1,4 @@
-"""``mirage allocation serve``: the gateway to models on the units of an allocation."""
+"""``mirage allocation serve``: the gateway to models on the devices of an allocation."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ import typer
 
 from mirage.domain.bounds import HIGHEST_FACTOR
 
-Config = Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="Models, units and tenants.")]
+Config = Annotated[
+    Path, typer.Argument(metavar="CONFIG.toml", help="Configuration of models, devices and tenants.")
+]
 EngineName = Annotated[
     str,
-    typer.Option("--engine", metavar="NAME", help="srun (within a Slurm job), or processes (on this machine)."),
+    typer.Option(
+        "--engine", metavar="NAME", help="Launcher: srun (default in a Slurm job) or processes (this machine)."
+    ),
 ]
 Devices = Annotated[
     int | None,
@@ -22,15 +26,15 @@ Devices = Annotated[
         min=0,
         max=HIGHEST_FACTOR,
         metavar="N",
-        help="Accelerators of this machine, where nvidia-smi is not to be asked.",
+        help="Number of devices of this machine (default: as nvidia-smi reports).",
     ),
 ]
 
 
 def serve_command(config: Config, *, engine: EngineName = "", devices: Devices = None) -> None:
-    """Answer tenants' inference requests until the allocation ends or a successor has taken over.
+    """Run a gateway for inference requests until the allocation ends or a successor takes over.
 
-    A first signal (SIGTERM, Ctrl-C) lets those that wait be answered, a second one ends it at once.
+    After a signal (SIGTERM, Ctrl-C) it serves the waiting requests and exits. A second signal exits immediately.
     """
     import asyncio
     import socket
@@ -44,7 +48,8 @@ def serve_command(config: Config, *, engine: EngineName = "", devices: Devices =
     from mirage.allocation.inference.serving.run import Running
 
     if engine not in ("", "srun", "processes"):
-        raise typer.BadParameter(f"{engine!r} is neither srun nor processes", param_hint="--engine")
+        problem = f"invalid value {engine!r} (choose from srun, processes)"
+        raise typer.BadParameter(problem, param_hint="--engine")
     plan = read_config(config)
     allow_connections()
     on_devices = any(unit.device for unit in plan.units)

@@ -1,4 +1,4 @@
-"""``mirage allocation speeds``: how fast tasks were, alone and next to others, as their reports tell."""
+"""``mirage allocation speeds``: measured throughput of tasks, alone and next to others."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from mirage.cli.outputs import check_writable, write_json
 if TYPE_CHECKING:
     from mirage.allocation.ddl.speeds import Measurements
 
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The journal's directory, or the task file.")]
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="State directory, or the task file.")]
 Out = Annotated[
-    str, typer.Option("-o", "--output", metavar="FILE", help="Write the table, for --speeds measured:FILE.")
+    str,
+    typer.Option("-o", "--output", metavar="FILE", help="Write the throughput table, for --speeds measured:FILE."),
 ]
 
 
 def speeds_command(folder: Folder, *, out: Out = "", as_json: AsJson = False) -> None:
-    """How fast tasks were by their own reports: spread over nodes, on kinds of device, next to each other.
+    """Show the throughput that tasks reported: by number of nodes, kind of device and neighbour tasks.
 
-    Every link of the chain counts. A speed is against that of the same model on the fewest nodes.
+    All links of the chain count. A speed is relative to the same model on the fewest nodes.
     """
     from mirage.allocation.ddl.estimation import estimate
     from mirage.allocation.ddl.formats.measured import document
@@ -48,9 +49,9 @@ def _show(measured: Measurements, content: dict[str, Any]) -> None:
 
     runs = content["runs"]
     if not runs:
-        typer.echo("nothing was measured: tasks have to name a model, and to report how far they are")
+        typer.echo("no measurements: tasks must name a model and report their progress")
         return
-    rows: list[tuple[str, ...]] = [("MODEL", "DEVICES", "NODES", "KIND", "SPEED", "A SECOND", "HOURS")]
+    rows: list[tuple[str, ...]] = [("MODEL", "DEVICES", "NODES", "KIND", "SPEED", "PER SECOND", "HOURS")]
     rows += [_row(run, measured) for run in runs]
     print_table(rows)
     beside: list[tuple[str, ...]] = [("BESIDE", "", "KEEPS")]

@@ -1,4 +1,4 @@
-"""``mirage allocation train``: the agents that order and place tasks, from sets of tasks drawn for them."""
+"""``mirage allocation train``: train DAS agents that order and place tasks, on generated task sets."""
 
 from __future__ import annotations
 
@@ -12,28 +12,38 @@ from mirage.domain.bounds import HIGHEST_FACTOR
 if TYPE_CHECKING:
     from mirage.training.das.course import Course, Training
 
-Mixes = Annotated[list[str], typer.Argument(metavar="MIX...", help="Mixes (TOML) to draw sets of tasks from.")]
-PoolText = Annotated[str, typer.Option("--pool", metavar="POOL", help=r"NODESxDEVICES\[:KIND]\[@DOLLARS],...")]
+Mixes = Annotated[
+    list[str], typer.Argument(metavar="MIX...", help="Task mixes (TOML) from which to draw task sets.")
+]
+PoolText = Annotated[
+    str, typer.Option("--pool", metavar="POOL", help=r"Pool: NODESxDEVICES\[:KIND]\[@DOLLARS],...")
+]
 Speeds = Annotated[
-    str, typer.Option(metavar="TABLE", help="Measured speeds: deepshare:FOLDER, gavel:FILE or measured:FILE.")
+    str, typer.Option(metavar="TABLE", help="Throughput table: deepshare:DIR, gavel:FILE or measured:FILE.")
 ]
 Out = Annotated[
-    Path, typer.Option("-o", "--output", help="Directory to make: the trained agents and their manifest.")
+    Path,
+    typer.Option("-o", "--output", metavar="DIR", help="New directory of the trained agents and their manifest."),
 ]
-Seed = Annotated[int, typer.Option(min=0, max=90, help="Of the training. Its sets have seeds from 500000 on.")]
-Rounds = Annotated[int, typer.Option(min=1, max=HIGHEST_FACTOR, help="Rounds of playing and learning.")]
+Seed = Annotated[
+    int, typer.Option(min=0, max=90, help="Random seed of the training; task sets use seeds from 500000 on.")
+]
+Rounds = Annotated[int, typer.Option(min=1, max=HIGHEST_FACTOR, help="Number of training rounds.")]
 Sets = Annotated[
-    int, typer.Option(min=1, max=HIGHEST_FACTOR, help="Sets of tasks in a round; each is played eight times.")
+    int, typer.Option(min=1, max=HIGHEST_FACTOR, help="Task sets per round; each is simulated eight times.")
 ]
 Tasks = Annotated[
-    int, typer.Option(min=2, max=HIGHEST_FACTOR, help="At most so many tasks of each set are learned from.")
+    int, typer.Option(min=2, max=HIGHEST_FACTOR, help="Maximum number of tasks per set used for training.")
 ]
 Without = Annotated[
     str,
-    typer.Option(metavar="PARTS", help="Leave out communication or walks, comma-separated: to see their worth."),
+    typer.Option(
+        metavar="PARTS", help="Parts to leave out, for ablations: communication, walks; comma-separated."
+    ),
 ]
 State = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Keep the state here after each round, and continue from it.")
+    Path | None,
+    typer.Option(metavar="FILE", help="Checkpoint file: written after each round, read to continue a training."),
 ]
 
 
@@ -50,9 +60,9 @@ def train_agents_command(  # noqa: PLR0913 (one parameter for each option of the
     without: Without = "",
     state: State = None,
 ) -> None:
-    """Train DAS's two agents together. Needs torch; what comes out does not.
+    """Train the two agents of DAS together. Training requires torch, the trained agents do not.
 
-    Use them by --ordering das:OUT --placer das:OUT.
+    Use the agents with --ordering das:DIR --placer das:DIR.
     """
     from mirage.artifact import refuse_existing
     from mirage.domain.errors import MissingExtra
@@ -70,7 +80,7 @@ def train_agents_command(  # noqa: PLR0913 (one parameter for each option of the
     )
     training = _train(course, state)
     training.write(out)
-    typer.echo(f"{out}: mean JCT {training.best:.3f} of that of the untrained agents, on sets kept for validation")
+    typer.echo(f"{out}: mean JCT {training.best:.3f} times that of the untrained agents, on the validation set")
 
 
 def _train(course: Course, state: Path | None) -> Training:
@@ -78,13 +88,13 @@ def _train(course: Course, state: Path | None) -> Training:
 
     from mirage.training.das.course import Training
 
-    # Small networks: more threads wait for each other longer than they compute.
+    # Small networks: more threads would spend their time on synchronisation.
     torch.set_num_threads(1)
     training = Training(course)
     if state is not None and state.exists():
         training.resume(state)
     for report in training.rounds():
-        told = "" if report.validation is None else f", validated {report.validation:.3f}"
+        told = "" if report.validation is None else f", validation {report.validation:.3f}"
         typer.echo(f"round {report.number}: mean JCT {report.measured['jct']:.0f} s{told}", err=True)
         if state is not None:
             training.save(state)

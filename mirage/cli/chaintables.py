@@ -190,7 +190,7 @@ def facts(chain: dict[str, Any]) -> list[Row]:
     if (held := chain["held_links"]) is not None:
         rows.append(("Held links", f"{len(held)} to release" if held else "none left"))
     if chain["failures"] or chain["refusals"]:
-        rows.append(("In a row", f"{chain['failures']} failures, {chain['refusals']} rejections"))
+        rows.append(("Failures", f"{chain['failures']} failures and {chain['refusals']} rejections in a row"))
     if chain["not_before"]:
         rows.append(("Not before", local_time(chain["not_before"])))
     return rows

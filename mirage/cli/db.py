@@ -152,10 +152,11 @@ def restored_command(
     since: Since = "",
     as_json: AsJson = False,
 ) -> None:
-    """Mark the database as restored from a backup, before the daemon starts on it. The daemon must not run.
+    """Mark the database as restored from a backup, before the daemon's next start. The daemon must not run.
 
-    Mirage recognises backups of mirage db backup and dumps of pg_dump without this command. Use it for its options,
-    and after restoring a file copied by another tool, a physical backup, or a snapshot of PostgreSQL or the machine.
+    Mirage recognises backups of mirage db backup and pg_dump without this command. Use it for its options.
+    Use it also after restoring a file copied by another tool, a physical backup of PostgreSQL, or a snapshot of
+    PostgreSQL or of the machine.
 
     At its next start the daemon compares each chain with Slurm's queue and accounting before it submits a link.
     All tokens are revoked, because those revoked after the backup would be valid again.

@@ -1,4 +1,4 @@
-"""The commands as documents tell of them: what man pages and the reference of the site are made of."""
+"""Description of all commands, from which man pages and the reference of the site are generated."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 EXITS = (
-    ("0", "All is well."),
-    ("1", "An error; one line on stderr says what, where and what to do."),
-    ("2", "Usage: an option, argument or name on the command line cannot be right."),
-    ("3", "There is no such chain, job or file."),
-    ("4", "Rejected: not permitted, or not now."),
-    ("5", "No daemon answers."),
+    ("0", "Success."),
+    ("1", "Error; one line on stderr says what, where and what to do."),
+    ("2", "Usage error: an option, argument or name on the command line is invalid."),
+    ("3", "The chain, job or file does not exist."),
+    ("4", "Rejected: not permitted, or not possible now."),
+    ("5", "No daemon replies."),
 )
 VARIABLES = (
-    ("MIRAGE_SOCKET", "The daemon's socket, where it is neither one's own nor the machine's."),
-    ("MIRAGE_URL", "The daemon's address on the network, such as https://mirage.example.org."),
-    ("MIRAGE_TOKEN", "Who one is, there; mirage tokens makes one."),
-    ("NO_COLOR", "No colours, also on a terminal."),
-    ("MIRAGE_SECTION__KEY", "Of mirage daemon: overrides a key of the configuration file."),
+    ("MIRAGE_SOCKET", "Socket of the daemon (default: that of your own daemon, else of the machine's)."),
+    ("MIRAGE_URL", "URL of a daemon on the network, such as https://mirage.example.org."),
+    ("MIRAGE_TOKEN", "Token for MIRAGE_URL; mirage tokens create prints one."),
+    ("NO_COLOR", "Disables colours on a terminal."),
+    ("MIRAGE_SECTION__KEY", "For mirage daemon: overrides a key of the configuration file."),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """A word without a name of its own."""
+    """A positional argument."""
 
     metavar: str
     about: str
@@ -43,35 +43,35 @@ class Option:
 
     names: tuple[str, ...]
     metavar: str
-    """What follows it; empty: it is a flag."""
+    """Empty for a flag."""
     about: str
     default: str
-    """Empty where nothing would be learned from it."""
+    """Empty if it would not inform a reader."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command, and those below it."""
+    """A command and its subcommands."""
 
     name: str
     """In full, such as ``mirage chain show``."""
     paragraphs: tuple[str, ...]
     parameters: tuple[Argument | Option, ...]
-    """In the order of the command's own help."""
+    """In help order."""
     below: tuple[Command, ...]
     usage: str = ""
-    """Of a command that reads its own options: all that is known of them."""
+    """Whole help text of a command that parses its options itself."""
     examples: tuple[tuple[str, str], ...] = ()
-    """What to type, and what it does."""
+    """Command lines and what they do."""
 
     @property
     def arguments(self) -> tuple[Argument, ...]:
-        """Those without names."""
+        """Positional arguments."""
         return tuple(each for each in self.parameters if isinstance(each, Argument))
 
 
 def described_commands() -> Command:
-    """``mirage`` with everything below it that is shown; imports the whole command line."""
+    """Return ``mirage`` with all visible commands; imports the whole command line."""
     from typer.main import get_command
 
     from mirage.cli.main import app

@@ -1,4 +1,4 @@
-"""Times and durations for readers."""
+"""Format times and durations."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ NOTHING = "-"
 
 
 def instant_of(text: str | None) -> datetime | None:
-    """As the API writes it; ``None`` where there is none."""
+    """Parse a time of the API; ``None`` for no time."""
     return datetime.fromisoformat(text) if text else None
 
 
 def clock(instant: datetime | None) -> str:
-    """In the reader's time zone, as Slurm prints it; ``-`` where there is none."""
+    """Format a time in the local time zone, as Slurm prints it; ``-`` for no time."""
     return instant.astimezone().strftime("%Y-%m-%dT%H:%M:%S") if instant else NOTHING
 
 
 def span(seconds: int | float | None) -> str:
-    """As Slurm prints durations; ``-`` where it is not known."""
+    """Format a duration as Slurm does; ``-`` if it is unknown."""
     return NOTHING if seconds is None else spell(max(0, round(seconds)))
 
 
 def signed(seconds: int) -> str:
-    """The same of a difference: ``-00:20:00``."""
+    """Format a signed duration: ``-00:20:00``."""
     return f"{'-' if seconds < 0 else ''}{spell(abs(seconds))}"
 
 
 def between(earlier: datetime | None, later: datetime | None) -> int | None:
-    """Seconds, never below 0; ``None`` where one of both is not known."""
+    """Return the seconds between two times, at least 0; ``None`` if one is unknown."""
     if earlier is None or later is None:
         return None
     return max(0, int((later - earlier).total_seconds()))
 
 
 def words(seconds: float) -> str:
-    """About how long: ``40 s``, ``12 min``, ``3 h 20 min``, ``2 days 4 h``."""
+    """Format a rounded duration: ``40 s``, ``12 min``, ``3 h 20 min``, ``2 days 4 h``."""
     seconds = max(0, round(seconds))
     if seconds < 90:
         return f"{seconds} s"

@@ -1,4 +1,4 @@
-"""Man pages, made of the commands themselves: ``python -m mirage.cli.man FOLDER``."""
+"""Man pages, generated from the commands: ``python -m mirage.cli.man DIR``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def man_pages() -> Iterator[tuple[str, str]]:
-    """Name and text of every page."""
+    """Yield name and text of every page."""
     root = described_commands()
     yield "mirage.1", _root_page(root)
     for command in root.below:
@@ -26,7 +26,7 @@ def man_pages() -> Iterator[tuple[str, str]]:
 
 
 def write_man_pages(folder: Path) -> None:
-    """Into a directory, in the place of what is there."""
+    """Write all pages to a directory and delete old ones there."""
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.1"):
         old.unlink()
@@ -58,7 +58,7 @@ def _page(command: Command) -> str:
 
 
 def _usage_page(command: Command) -> str:
-    """Of a command that reads its own options: its usage as it stands."""
+    """Return the page of a command that parses its options itself: its usage text."""
     lines = [_title(command.name), *_name(command.name, command.paragraphs[0]), ".SH SYNOPSIS", ".nf"]
     lines += [_escaped(line) for line in command.usage.splitlines()]
     return _joined([*lines, ".fi", *_see("mirage(1)", "sbatch(1)")])
@@ -125,7 +125,7 @@ def _see(*pages: str) -> list[str]:
 
 
 def _escaped(text: str) -> str:
-    """What roff would take for its own: backslashes, hyphens, and dots and quotes at a line's beginning."""
+    """Escape roff's special characters: backslashes, hyphens, and dots and quotes at the start of a line."""
     plain = text.replace("\\", "\\e").replace("-", "\\-")
     return f"\\&{plain}" if plain[:1] in (".", "'") else plain
 

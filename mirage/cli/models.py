@@ -85,8 +85,8 @@ def promote_command(
     A directory: the command copies it to the daemon's registry, by default or as --config or --models say. The
     daemon uses it after its next start.
 
-    Rejected (exit code 4) if the model costs more in shadow than the active predictor, unless --force is given. Also
-    rejected (4 by the daemon, 1 for a directory) if it was trained on another cluster.
+    Rejected with exit code 4 if the model costs more in shadow than the active predictor, unless --force is given.
+    Also rejected (4 by the daemon, 1 for a directory) if it was trained on another cluster.
     """
     name, version = kept_version(artifact)
     offline = _offline(socket, models, config)

@@ -1,4 +1,4 @@
-"""``mirage allocation requests replay``: which requests would have been answered in time, by policy."""
+"""``mirage allocation requests replay``: compare policies on simulated requests with deadlines."""
 
 from __future__ import annotations
 
@@ -25,29 +25,40 @@ if TYPE_CHECKING:
 
 Scenarios = Annotated[
     list[str],
-    typer.Argument(metavar="SCENARIO...", help="Built in, such as light or mixed-heavy, or a TOML file."),
+    typer.Argument(
+        metavar="SCENARIO...", help="Scenarios: built-in names, such as light or mixed-heavy, or TOML files."
+    ),
 ]
-PolicyName = Annotated[str, typer.Option("--policy", metavar="NAME", help="Which request runs where next.")]
+PolicyName = Annotated[
+    str,
+    typer.Option("--policy", metavar="NAME", help="Scheduling policy: which request runs next on which device."),
+]
 Compare = Annotated[
     str,
     typer.Option(
         metavar="NAMES",
-        help="Compare policies, comma-separated: fcfs,edf,llf:late-last. all: those without training.",
+        help="Policies to compare, comma-separated: fcfs,edf,llf:late-last; all: all untrained policies.",
     ),
 ]
-Seeds = Annotated[str, typer.Option(metavar="SEEDS", help="Of the requests that are drawn: 0-9, or 1,5,7-9.")]
+Seeds = Annotated[
+    str, typer.Option(metavar="SEEDS", help="Random seeds of the generated requests: 0-9, or 1,5,7-9.")
+]
 Bounded = Annotated[
-    bool, typer.Option("--bound", help="Find what no policy can exceed, even if it knew all requests beforehand.")
+    bool,
+    typer.Option("--bound", help="Also compute the upper bound of a policy that knows all requests in advance."),
 ]
 MarkdownOut = Annotated[
     str, typer.Option("--markdown", metavar="OUT", help="Write the tables in Markdown; - is stdout.")
 ]
 HtmlOut = Annotated[
-    str, typer.Option("--html", metavar="OUT", help="Write a report with lanes of all units as one HTML file.")
+    str,
+    typer.Option(
+        "--html", metavar="OUT", help="Write a report with the timelines of all devices as one HTML file."
+    ),
 ]
 
 _FEW = 3
-"""So many policies have room for all their figures next to each other."""
+"""Maximum number of policies whose figures all fit side by side."""
 
 
 def request_replay_command(  # noqa: PLR0913 (one parameter for each option of the command line)
@@ -63,9 +74,9 @@ def request_replay_command(  # noqa: PLR0913 (one parameter for each option of t
     markdown_out: MarkdownOut = "",
     html_out: HtmlOut = "",
 ) -> None:
-    """Replay requests on a simulated system: deadlines kept, latency, energy and fairness by policy.
+    """Simulate requests on devices of several kinds: met deadlines, latency, energy and fairness by policy.
 
-    All policies see the same requests. Figures are means over the seeds, with their standard deviations.
+    All policies get the same requests. Results are means over the seeds with standard deviations.
     """
     from rich.console import Console
 
@@ -117,7 +128,7 @@ def _show(console: Console, compared: Compared) -> None:
 
 
 def _table(compared: Compared, scenario: str) -> Table:
-    """Of few policies all figures, one in a row; of many the foremost, a policy in a row."""
+    """Return all figures, one per row, for few policies; for many, the main figures, one policy per row."""
     from rich.table import Table
 
     from mirage.allocation.inference.comparison import bounded_lines, tenants
@@ -133,7 +144,7 @@ def _table(compared: Compared, scenario: str) -> Table:
 
 
 def _fill_by_figure(table: Table, rows: tuple[Line, ...], tenants: tuple[str, ...]) -> None:
-    """The satisfaction of each tenant at the end."""
+    """Add one row per figure, the SLA of each tenant last."""
     from mirage.allocation.inference.comparison import COLUMNS
 
     headings = (*(column.heading for column in COLUMNS), *(f"SLA of {name}, %" for name in tenants))

@@ -1,4 +1,4 @@
-"""``mirage allocation requests train``: an agent that scores requests, from workloads drawn for it."""
+"""``mirage allocation requests train``: train an agent that scores requests, on generated workloads."""
 
 from __future__ import annotations
 
@@ -17,35 +17,41 @@ if TYPE_CHECKING:
 
 
 class Agent(StrEnum):
-    """What is trained."""
+    """Agent to train."""
 
     RELMAS = "relmas"
     ODRA = "odra"
 
 
 Scenarios = Annotated[
-    list[str], typer.Argument(metavar="SCENARIO...", help="Scenarios (TOML, or built in) to draw workloads from.")
+    list[str],
+    typer.Argument(
+        metavar="SCENARIO...", help="Scenarios (TOML, or built-in names) from which to draw workloads."
+    ),
 ]
 Which = Annotated[
-    Agent, typer.Option("--agent", help="relmas: deadlines and bandwidth. odra: latency and fairness.")
+    Agent,
+    typer.Option("--agent", help="Agent: relmas (deadlines and bandwidth) or odra (latency and fairness)."),
 ]
 Out = Annotated[
-    Path, typer.Option("-o", "--output", help="Directory to make: the trained agent with its manifest.")
+    Path,
+    typer.Option("-o", "--output", metavar="DIR", help="New directory of the trained agent and its manifest."),
 ]
 Seed = Annotated[
-    int, typer.Option(min=0, max=90, help="Of the training. Its workloads have seeds from 500000 on.")
+    int, typer.Option(min=0, max=90, help="Random seed of the training; workloads use seeds from 500000 on.")
 ]
 Rounds = Annotated[
-    int, typer.Option(min=1, max=HIGHEST_FACTOR, help="Rounds of playing and learning, before 8 of refining.")
+    int, typer.Option(min=1, max=HIGHEST_FACTOR, help="Number of training rounds, before 8 rounds of fine-tuning.")
 ]
 Period = Annotated[
     float,
     typer.Option(
-        min=0.01, max=HIGHEST_COUNT, callback=finite, help="T_s: milliseconds between two decisions of the agent."
+        min=0.01, max=HIGHEST_COUNT, callback=finite, help="Time between two decisions of the agent (T_s), in ms."
     ),
 ]
 State = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Keep the state here as it learns, and continue from it.")
+    Path | None,
+    typer.Option(metavar="FILE", help="Checkpoint file: written during training, read to continue a training."),
 ]
 
 
@@ -59,9 +65,9 @@ def train_requests_command(
     period_ms: Period = 50.0,
     state: State = None,
 ) -> None:
-    """Train an agent for requests. Needs torch; what comes out does not.
+    """Train an agent that schedules requests. Training requires torch, the trained agent does not.
 
-    Use it by --policy relmas:OUT or odra:OUT.
+    Use the agent with --policy relmas:DIR or odra:DIR.
     """
     from mirage.artifact import refuse_existing
     from mirage.domain.errors import MissingExtra
@@ -76,7 +82,7 @@ def train_requests_command(
         raise MissingExtra("training agents", "agents") from None
     training = _train(course_of(agent.value, tuple(scenarios), seed, rounds, period_ms / 1000), state)
     training.write(out)
-    typer.echo(f"{out}: {training.best:+.4f} over the matcher alone, on workloads kept for validation")
+    typer.echo(f"{out}: {training.best:+.4f} compared with the matcher alone, on the validation set")
 
 
 def _train(course: Course, state: Path | None) -> Training:
@@ -84,7 +90,7 @@ def _train(course: Course, state: Path | None) -> Training:
 
     from mirage.training.relmas.course import Training
 
-    # Small networks: more threads wait for each other longer than they compute.
+    # Small networks: more threads would spend their time on synchronisation.
     torch.set_num_threads(1)
     training = Training(course)
     if state is not None and state.exists():
@@ -96,11 +102,11 @@ def _train(course: Course, state: Path | None) -> Training:
         if state is not None:
             training.save(state)
     if not training.imitated:
-        typer.echo(f"constants imitated: a mean square of {training.imitate():.4f} is missed", err=True)
+        typer.echo(f"constants imitated: mean squared error {training.imitate():.4f}", err=True)
     for report in training.rounds():
         if report.validation is not None:
             typer.echo(
-                f"round {report.number}: {report.gained:+.4f} a period, validated {report.validation:+.4f}",
+                f"round {report.number}: {report.gained:+.4f} per period, validation {report.validation:+.4f}",
                 err=True,
             )
             if state is not None:

@@ -1,4 +1,4 @@
-"""What the commands share that play several policies side by side: seeds, processes, a bar."""
+"""Shared by commands that compare policies: seeds, processes and a progress bar."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 _SEEDS = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 _MOST_SEEDS = 10_000
 
-Workers = Annotated[int, typer.Option(min=0, max=MOST_WORKERS, help="Processes; 0: one for each CPU.")]
+Workers = Annotated[int, typer.Option(min=0, max=MOST_WORKERS, help="Number of processes; 0: one per CPU.")]
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
-    """``0-9`` or ``1,5,7-9``; raises ``ConfigError``."""
+    """Parse ``0-9`` or ``1,5,7-9``; raises ``ConfigError``."""
     from mirage.domain.errors import ConfigError
 
     seeds: list[int] = []
@@ -28,14 +28,16 @@ def parse_seeds(text: str) -> tuple[int, ...]:
         found = _SEEDS.fullmatch(part.strip())
         first, last = (int(found[1]), int(found[2] or found[1])) if found else (1, 0)
         if last < first or last - first >= _MOST_SEEDS:
-            raise ConfigError("--seeds", f"{part.strip()!r} is neither a number nor a range such as 0-9")
+            raise ConfigError(
+                "--seeds", f"invalid value {part.strip()!r}; expected a number or a range such as 0-9"
+            )
         seeds += range(first, last + 1)
     return tuple(seeds)
 
 
 @contextmanager
 def run_progress() -> Iterator[Callable[[int], None]]:
-    """A bar on stderr, one step for each run; nothing where stderr is not a terminal."""
+    """Yield an update function of a progress bar, one step per run, shown only on a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
