@@ -1,6 +1,6 @@
-"""A chain, or one of its links, in plain sentences: for readers who know nothing of predictors.
+"""Sentences that explain a chain or one of its links to readers who know nothing of predictors.
 
-Made of what the daemon tells of it (the chain, and its timeline); pure.
+Pure functions of the daemon's documents of the chain and its timeline.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 _STATES = {
-    "starting": "is starting: no link of it has run yet",
+    "starting": "is starting: no link has run yet",
     "up": "is up",
     "down": "is down",
     "paused": "is paused",
@@ -26,23 +26,25 @@ _STATES = {
 }
 _STEERING = {
     "pin": (
-        "Each link is submitted as the one before it starts, bound to its nodes, so that it ages in the queue; "
-        "where another job fits next to it or Slurm may requeue it, it is not bound."
+        "Each link is submitted when its predecessor starts, pinned to its nodes, so that it ages in the queue. "
+        "It is not pinned if another job fits next to it or Slurm may requeue it."
     ),
-    "auto": "Each link is submitted as the one before it starts, bound to its nodes; {else_}.",
-    "hold": "Each link is submitted as the one before it starts, and held until it is wanted.",
-    "nice": "Each link is submitted as the one before it starts, at a low rank until it is wanted.",
+    "auto": "Each link is submitted when its predecessor starts, pinned to its nodes. {else_}.",
+    "hold": "Each link is submitted when its predecessor starts, and held until shortly before that one ends.",
+    "nice": (
+        "Each link is submitted when its predecessor starts, at a low priority until shortly before that one ends."
+    ),
 }
 _CHEAPEST = "cheapest"
 _REQUEUED = "was requeued"
 _TOGETHER = {
     "none": "No two of its scripts run at the same time.",
-    "on-start": "Two links run together while the earlier one makes way, as soon as the later one has started.",
-    "when-ready": "Two links run together until the later one is ready and the earlier one has made way.",
-    "overlap": "Two links run together until the earlier one ends.",
+    "on-start": "When a link starts, its predecessor is signalled to exit; until then they overlap.",
+    "when-ready": "When a link is ready, its predecessor is signalled to exit; until then they overlap.",
+    "overlap": "Two links overlap until the predecessor ends.",
 }
 _SHORT = 120
-"""Seconds before its limit at which no limit of its own ends a job."""
+"""Seconds by which a job may end before or after its time limit because of that limit."""
 _NOT_STARTED = 128 + 53
 """Slurm's 0:53: a job's output file or directory could not be opened."""
 _ENDS = {
@@ -59,32 +61,32 @@ _ENDS = {
 
 
 def chain_story(chain: Mapping[str, Any], timeline: Mapping[str, Any]) -> Iterator[str]:
-    """What it is, what it waits for, what is predicted of that, and how its handovers went."""
+    """Yield what the chain is, what it waits for, the forecast, and how its handovers went."""
     yield _what_it_is(chain, timeline)
     yield from _method(chain)
     if timeline.get("stale_since"):
         since = _at(timeline["stale_since"])
-        yield f"The cluster has not answered since {since}: nothing is decided until it does."
+        yield f"Slurm has not replied since {since}: Mirage decides nothing until it does."
     if chain["files_unknown"]:
-        yield f"Its done-file or handover file cannot be checked, and does not count: {chain['files_unknown']}."
+        yield f"The daemon cannot check its done-file or handover file and ignores it: {chain['files_unknown']}."
     now = instant_of(timeline.get("now"))
     yield from _present(chain, timeline, now)
     if chain["status"] == "active":
         if chain["sentence"].startswith(STANDS_BY):
-            yield f"Nothing is decided: the daemon {chain['sentence']}."
+            yield f"Mirage decides nothing: the daemon {chain['sentence']}."
         elif chain["sentence"]:
-            yield f"What was decided last: {chain['sentence']}."
+            yield f"Last decision: {chain['sentence']}."
         yield from _foreseen_next(timeline, now)
     elif chain["sentence"] and any(link["state"] == "running" for link in timeline["links"]):
-        yield f"What was decided last: {chain['sentence']}."
+        yield f"Last decision: {chain['sentence']}."
     yield from _past(timeline)
     yield from _worth(chain, timeline)
 
 
 def link_story(index: int, timeline: Mapping[str, Any], now: str = "") -> Iterator[str]:
-    """Why a link was submitted when it was, what was predicted of it, and how it went.
+    """Yield why a link was submitted at its time, its forecast, and how it went.
 
-    ``now``: what is said of the chain at present. Raises ``KeyError`` where the chain has no such link.
+    ``now``: the chain's current state text. Raises ``KeyError`` if the chain has no such link.
     """
     link = next((link for link in timeline["links"] if link["index"] == index), None)
     if link is None:
@@ -96,26 +98,26 @@ def link_story(index: int, timeline: Mapping[str, Any], now: str = "") -> Iterat
         yield f"Now: {now}."
     for handover in timeline["handovers"]:
         if handover["successor"] == index:
-            yield f"As it took over from link {handover['predecessor']}, {_handover(handover)}."
+            yield f"Handover from link {handover['predecessor']}: {_handover(handover)}."
         if handover["predecessor"] == index:
-            yield f"As link {handover['successor']} took over from it, {_handover(handover)}."
+            yield f"Handover to link {handover['successor']}: {_handover(handover)}."
 
 
 def _method(chain: Mapping[str, Any]) -> Iterator[str]:
-    """How its links come into the queue, and whether two may run together."""
+    """Yield how links are submitted, and whether two may overlap."""
     if chain["method"] == "off" and chain["predictor"] == "reactive":
-        yield "Each link is submitted once the one before it has ended (reactive)."
+        yield "Each link is submitted after its predecessor has ended (reactive)."
     elif chain["method"] == "off":
         loose = chain["steering"] == "auto" and not chain["predictor"] and chain["aim"] == _CHEAPEST
-        why = "; it is not bound to nodes, because --requeue was given" if loose else ""
-        yield f"Each link is submitted when {chain['predictor'] or 'the forecast of the daemon'} says so{why}."
+        why = "; it is not pinned to nodes, because --requeue was given" if loose else ""
+        yield f"The predictor {chain['predictor'] or 'of the daemon'} decides when each link is submitted{why}."
     elif chain["steering"] in _STEERING:
         alone = chain["handover"] == "none"
-        else_ = "it waits for that one's end by a dependency" if alone else "it is submitted in time by forecast"
-        yield _STEERING[chain["steering"]].format(else_=f"where another job fits on them, {else_}")
+        else_ = "it waits for the predecessor's end by a dependency" if alone else "the predictor decides"
+        yield _STEERING[chain["steering"]].format(else_=f"If another job fits on these nodes, {else_}")
     if chain["handover"] in _TOGETHER:
         bound = chain["max_overlap"] if chain["handover"] != "none" else 0
-        most = f" After {words(bound)} together the earlier one makes way in any case." if bound else ""
+        most = f" After {words(bound)} of overlap the predecessor is signalled in any case." if bound else ""
         yield _TOGETHER[chain["handover"]] + most
 
 
@@ -127,7 +129,7 @@ def _what_it_is(chain: Mapping[str, Any], timeline: Mapping[str, Any]) -> str:
     state = _STATES.get(chain["state"], f"is {chain['state']}")
     if chain["state"] == "down":
         stands = any(link["state"] == "running" for link in timeline["links"])
-        state += ": Slurm has suspended it" if stands else ": no link of it runs now"
+        state += ": Slurm has suspended it" if stands else ": no link is running"
     if chain["state"] in ("up", "down") and chain["since"]:
         lasts = between(instant_of(chain["since"]), instant_of(timeline.get("now")))
         state += f" since {_at(chain['since'])}" + (f", for {words(lasts)}" if lasts else "")
@@ -136,13 +138,13 @@ def _what_it_is(chain: Mapping[str, Any], timeline: Mapping[str, Any]) -> str:
     elif chain["state"] == "cancelled" and chain["since"]:
         state += f" at {_at(chain['since'])}"
     elif chain["state"] in ("done", "failed") and chain["since"]:
-        state += f", its last link having ended at {_at(chain['since'])}"
+        state += f"; its last link ended at {_at(chain['since'])}"
     each = f"each of its links asks for {nodes}{where} for {words(request['limit'])}"
     return f"{chain['id']}, a chain of {chain['owner']}, {state}{why}; {each}."
 
 
 def _present(chain: Mapping[str, Any], timeline: Mapping[str, Any], now: datetime | None) -> Iterator[str]:
-    """The links that run or wait."""
+    """Yield the running and waiting links."""
     nothing = True
     for link in timeline["links"]:
         if link["state"] == "running":
@@ -150,34 +152,34 @@ def _present(chain: Mapping[str, Any], timeline: Mapping[str, Any], now: datetim
             nothing = False
         elif link["state"] in ("planned", "submitted", "pending") and not link["retired"]:
             if not link["job_id"]:
-                yield f"Link {link['index']} was sent; Slurm has not shown it yet."
+                yield f"Link {link['index']} was submitted; Slurm does not show it yet."
             else:
                 since = f"since {_at(link['submit'])}{_kept(link)}"
-                yield f"Link {link['index']} waits in the queue as job {link['job_id']} {since}."
+                yield f"Link {link['index']} is pending as job {link['job_id']} {since}."
             yield from _forecast_of(link, timeline)
             nothing = False
     if chain["unready"]:
-        leaves = "; the one before it makes way then" if _running_links(timeline) > 1 else ""
-        yield f"Link {chain['unready']} has not said that it is ready (its handover file is not there){leaves}."
+        leaves = "; its predecessor is signalled to exit when it is" if _running_links(timeline) > 1 else ""
+        yield f"Link {chain['unready']} is not ready yet: its handover file does not exist{leaves}."
     if _running_links(timeline) > 1 and chain["handover"] == "none":
         yield _two_of_one_writer(timeline)
     if nothing:
-        yield "No link of it is on the cluster."
+        yield "No link is pending or running."
         yield from _last_end(timeline)
 
 
 def _two_of_one_writer(timeline: Mapping[str, Any]) -> str:
     first, *_, last = (link for link in timeline["links"] if link["state"] == "running")
     if last["looks"]:
-        return f"Link {last['index']} has nodes already; its script waits for the end of link {first['index']}."
+        return f"Link {last['index']} has nodes; its script waits for the end of link {first['index']}."
     return (
-        "Two of its jobs run, against its handover none: the earlier one was requeued, or the dependency of the "
-        "later one was taken away."
+        "Two of its jobs run despite handover none: the earlier one was requeued, or the dependency of the later "
+        "one was removed."
     )
 
 
 def _last_end(timeline: Mapping[str, Any]) -> Iterator[str]:
-    """How the link ended that ran last; one that began without success says nothing of the work."""
+    """Yield how the last link ended, ignoring links whose script did not run."""
     ran = [
         link
         for link in timeline["links"]
@@ -197,73 +199,73 @@ def _running(link: Mapping[str, Any], now: datetime | None) -> str:
     on = f" on {link['nodes']}" if link["nodes"] else ""
     job = f"Link {link['index']} runs as job {link['job_id']}{on} since {_at(link['start'])}"
     if link["job_state"] == "SUSPENDED":
-        return f"{job}, but Slurm has suspended it; when its limit ends it is not known until it is resumed."
+        return f"{job}, but Slurm has suspended it; its end is unknown until it is resumed."
     left = between(now, instant_of(link["end"]))
-    until = f", and has {words(left)} left until its limit ends it" if left is not None else ""
+    until = f", and has {words(left)} left until its time limit" if left is not None else ""
     if link["retired"]:
-        ends = f", and is ended in {words(left)}" if left is not None else ""
-        return f"{job}; it was told to make way at {_at(link['retired'])}{ends} at the latest."
+        ends = f" and ends in {words(left)} at the latest" if left is not None else ""
+        return f"{job}; it was signalled to exit at {_at(link['retired'])}{ends}."
     return f"{job}{until}."
 
 
 def _kept(link: Mapping[str, Any]) -> str:
-    """What keeps a link that waits, or when Slurm plans to start it."""
+    """Return what holds a waiting link, or when Slurm plans to start it."""
     until = f" until {_at(link['kept_until'])}" if link["kept_until"] else ""
     match link["kept"]:
         case "owner" | "administrator":
             return f", held by {'its owner' if link['kept'] == 'owner' else 'an administrator'}"
         case "pinned":
-            return f", bound to the nodes of the link before it{until}"
+            return f", pinned to the nodes of its predecessor{until}"
         case "held":
             return f", held by Mirage{until}"
         case "low-rank":
-            return f", at a low rank{until}"
+            return f", at a low priority{until}"
         case "begin":
-            return f", and is not to begin before {_at(link['kept_until'])}" if link["kept_until"] else until
+            return f", and may not start before {_at(link['kept_until'])}" if link["kept_until"] else until
         case "dependent":
-            return f", and may start once the link before it has ended{until.replace('until', 'about')}"
+            return f", and may start when its predecessor has ended{until.replace('until', 'about')}"
     return f"; Slurm plans to start it at {_at(link['planned_start'])}" if link["planned_start"] else ""
 
 
 def _foreseen_next(timeline: Mapping[str, Any], now: datetime | None) -> Iterator[str]:
-    """What the newest forecast says of the link that is next to be submitted."""
+    """Yield the newest forecast for the next link to be submitted."""
     known = {link["index"] for link in timeline["links"]}
     own = (each for each in timeline["forecasts"] if not each["shadow"] and each["p50"])
     forecast = next(own, None)
-    if forecast is None or forecast["link"] in known:  # that one waits, runs or is over
+    if forecast is None or forecast["link"] in known:  # that link waits, runs or has ended
         return
     start = instant_of(forecast["p50"])
-    if now is not None and start is not None and start < now:  # made long ago, and nothing was submitted since
+    if now is not None and start is not None and start < now:  # an old forecast without a submission
         return
     wait = between(instant_of(forecast["time"]) or now, instant_of(forecast["p50"]))
     yield (
-        f"If link {forecast['link']} were submitted now it would start {_range(forecast)}: about "
-        f"{words(wait or 0)} in the queue. So says {forecast['predictor']}."
+        f"Forecast of {forecast['predictor']}: submitted now, link {forecast['link']} would start "
+        f"{_range(forecast)}, after about {words(wait or 0)} in the queue."
     )
 
 
 def _past(timeline: Mapping[str, Any]) -> Iterator[str]:
     handovers = timeline["handovers"]
     if not handovers:
-        yield "No link has taken over from another yet."
+        yield "There was no handover yet."
         return
     smooth = sum(each["interruption"] <= ZERO_WITHIN for each in handovers)
     if len(handovers) == 1:
-        gap = ", with a gap of a minute at most" if smooth else ""
-        yield f"One link has taken over from another so far{gap}."
+        gap = ", with an interruption of at most a minute" if smooth else ""
+        yield f"There was one handover so far{gap}."
     else:
-        yield f"Of {len(handovers)} handovers so far, {smooth} went without a gap of more than a minute."
+        yield f"Of {len(handovers)} handovers so far, {smooth} had no interruption of more than a minute."
     worst = max(handovers, key=lambda each: each["interruption"])
     if worst["interruption"] > ZERO_WITHIN:
         names = f"links {worst['predecessor']} and {worst['successor']}"
-        yield f"The longest gap, between {names}, was {words(worst['interruption'])}."
+        yield f"The longest interruption, between {names}, was {words(worst['interruption'])}."
     together = sum(each["overlap"] for each in handovers)
     if together > ZERO_WITHIN:
-        yield f"Two links ran at once for {words(together)} in all."
+        yield f"The total overlap was {words(together)}."
 
 
 def _worth(chain: Mapping[str, Any], timeline: Mapping[str, Any]) -> Iterator[str]:
-    """What was lost, and what submitting at the ends would have lost more: of the handovers that are complete."""
+    """Yield the total interruption, and how much more submitting at each end would have lost."""
     lost, saved = chain["interruption"], chain.get("saved")
     between_links = sum(each["interruption"] for each in timeline["handovers"])
     if lost or saved:
@@ -276,20 +278,20 @@ def _worth(chain: Mapping[str, Any], timeline: Mapping[str, Any]) -> Iterator[st
             )
             if since > 0
         ]
-        yield f"In all it lost {', '.join((words(lost), *parts))}."
+        yield f"The total interruption was {', '.join((words(lost), *parts))}."
     if not saved:
         return
     counted = f"{chain['appraised']}" if chain["appraised"] < chain["handovers"] else "all"
     if not any(saved.values()):
         yield (
-            "Had each link been submitted at the end of the one before, its handovers would have lost as much "
-            f"(from {counted} of them)."
+            "If each link had been submitted at the end of its predecessor, its handovers would have lost the "
+            f"same (from {counted} of them)."
         )
         return
     p50, more = saved["p50"], "less" if saved["p50"] < 0 else "more"
     bounds = (f"{words(abs(saved[name]))}{' less' if saved[name] < 0 else ''}" for name in ("p10", "p90"))
     yield (
-        f"Had each link been submitted at the end of the one before, its handovers would have lost about "
+        f"If each link had been submitted at the end of its predecessor, its handovers would have lost about "
         f"{words(abs(p50))} {more} (an estimate: {' to '.join(bounds)}; from {counted} of them)."
     )
 
@@ -301,18 +303,18 @@ def _submission(link: Mapping[str, Any]) -> Iterator[str]:
     else:
         yield f"Link {link['index']} is about to be submitted."
     if link["reason"]:
-        yield f"It was submitted then because: {link['reason']}."
+        yield f"Reason of the submission: {link['reason']}."
 
 
 def _forecast_of(link: Mapping[str, Any], timeline: Mapping[str, Any]) -> Iterator[str]:
-    """What was predicted as it was submitted, and how that held."""
+    """Yield the forecast at submission and its error."""
     submit, start = instant_of(link["submit"]), instant_of(link["start"])
     said = [each for each in timeline["forecasts"] if each["link"] == link["index"] and each["p50"]]
     made = [each for each in said if submit is None or (instant_of(each["time"]) or submit) <= submit]
     charge = next((each for each in made if not each["shadow"]), None)
-    if charge is None or link["reason"].endswith(_REQUEUED):  # made of a submission that never came
+    if charge is None or link["reason"].endswith(_REQUEUED):  # a forecast without a submission
         return
-    yield f"{charge['predictor']} had predicted that it would start {_range(charge)}."
+    yield f"{charge['predictor']} predicted a start {_range(charge)}."
     if start is None:
         return
     p10, p50, p90 = (instant_of(charge[name]) for name in ("p10", "p50", "p90"))
@@ -320,14 +322,14 @@ def _forecast_of(link: Mapping[str, Any], timeline: Mapping[str, Any]) -> Iterat
     off = round((start - p50).total_seconds())
     how = "later than" if off > 0 else "earlier than"
     within = "" if p10 is None or p90 is None else (", within" if p10 <= start <= p90 else ", outside")
-    bounds = f"{within} what was held likely" if within else ""
-    yield f"It started {words(abs(off))} {how} the middle of that{bounds}."
+    bounds = f"{within} the predicted range" if within else ""
+    yield f"It started {words(abs(off))} {how} predicted{bounds}."
 
 
 def _life(link: Mapping[str, Any], now: datetime | None) -> Iterator[str]:
     submit, start, end = (instant_of(link[name]) for name in ("submit", "start", "end"))
     if link["state"] == "lost":
-        yield "The cluster no longer knows its job, and nobody saw how it ended."
+        yield "Slurm no longer knows its job, and how the job ended is unknown."
         return
     if start is None:
         waited = between(submit, now)
@@ -340,16 +342,16 @@ def _life(link: Mapping[str, Any], now: datetime | None) -> Iterator[str]:
     yield f"It started at {_at(link['start'])}{after}."
     if link["state"] == "running":
         suspended = link["job_state"] == "SUSPENDED"
-        ends = f"it is to make way until {_at(link['end'])}" if link["retired"] else ""
-        ends = ends or f"its limit ends it at {_at(link['end'])}"
+        ends = f"it was signalled to exit and ends by {_at(link['end'])}" if link["retired"] else ""
+        ends = ends or f"its time limit ends at {_at(link['end'])}"
         yield "It is suspended." if suspended else f"It runs; {ends}."
         return
     if link["in_vain"]:
-        yield "The chain had ended before it started, so its work was not begun."
+        yield "The chain had ended before it started, so its script did not run."
         return
     ran = between(start, end)
     if link["waited"]:
-        yield f"It had nodes for {words(ran or 0)}, and waited for the link before to end: its script did not run."
+        yield f"It had nodes for {words(ran or 0)} and waited for its predecessor's end: its script did not run."
         return
     why = _why_ended(link, ran)
     yield f"It ran for {words(ran)} until {why}." if ran is not None else f"It is over: {why}."
@@ -357,17 +359,17 @@ def _life(link: Mapping[str, Any], now: datetime | None) -> Iterator[str]:
 
 def _why_ended(link: Mapping[str, Any], ran: int | None) -> str:
     if link["retired"] and link["job_state"] != "REQUEUED":
-        return "it made way for its successor"
+        return "it was signalled to exit for its successor"
     if link["job_state"] == "COMPLETED" and link["warned"]:
-        return "it completed by itself, Slurm having warned it of its limit"
+        return "it completed after Slurm's warning before its time limit"
     if link["job_state"] == "TIMEOUT" and None not in (ran, link["limit"]) and ran < link["limit"] - _SHORT:
         return (
-            f"Slurm ended it as if its time were over, {words(link['limit'] - ran)} before its own limit: a limit "
-            "of its account or QOS may be used up, or was lowered"
+            f"Slurm ended it with a timeout, {words(link['limit'] - ran)} before its time limit: a limit of its "
+            "account or QOS may be used up, or its time limit was lowered"
         )
     if link["job_state"] == "TIMEOUT" and None not in (ran, link["limit"]) and ran > link["limit"] + _SHORT:
         if link["suspended"]:
-            return f"its time limit ended it, having been suspended for about {words(link['suspended'])}"
+            return f"its time limit ended it, after it was suspended for about {words(link['suspended'])}"
         return f"its time limit of {words(link['limit'])} ended it, {words(ran - link['limit'])} late"
     if link["job_state"] == "FAILED" and link["exit_code"] == _NOT_STARTED:
         return "Slurm could not start its script: check its output path and its working directory"
@@ -377,18 +379,15 @@ def _why_ended(link: Mapping[str, Any], ran: int | None) -> str:
 
 def _handover(handover: Mapping[str, Any]) -> str:
     if handover["interruption"] > 0:
-        return f"no link ran for {words(handover['interruption'])}"
+        return f"interruption of {words(handover['interruption'])}"
     if handover["overlap"] > 0:
-        return f"two links of the chain ran at the same time for {words(handover['overlap'])}"
-    return "one began as the other ended"
+        return f"overlap of {words(handover['overlap'])}"
+    return "no interruption and no overlap"
 
 
 def _range(forecast: Mapping[str, Any]) -> str:
     if forecast["p10"] and forecast["p90"]:
-        return (
-            f"about {_at(forecast['p50'])}, in eight of ten cases between {_at(forecast['p10'])} and "
-            f"{_at(forecast['p90'])}"
-        )
+        return f"about {_at(forecast['p50'])} (80% range {_at(forecast['p10'])} to {_at(forecast['p90'])})"
     return f"about {_at(forecast['p50'])}"
 
 
