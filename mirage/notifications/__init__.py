@@ -1,1 +1,1 @@
-"""Messages to people: what is worth one, and the channels by which they go (docs/observability.md)."""
+"""Notifications: rules and channels (docs/observability.md)."""

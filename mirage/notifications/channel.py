@@ -1,4 +1,4 @@
-"""Channels: one way to somebody each."""
+"""Port of a notification channel."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 
 class Undeliverable(MirageError):
-    """A message did not get through; the text holds no secret."""
+    """A message was not delivered; the text contains no secret."""
 
     def __init__(self, problem: str, *, passing: bool) -> None:
         super().__init__(problem)
         self.passing = passing
-        """Whether trying again may help."""
+        """Whether a retry may help."""
 
 
 class Channel(Protocol):
@@ -24,10 +24,10 @@ class Channel(Protocol):
 
     @property
     def name(self) -> str:
-        """For logs and metrics."""
+        """Name for logs and metrics."""
 
     def wants(self, notice: Notice) -> bool:
-        """Whether such a message goes this way."""
+        """Tell whether this channel sends such a message."""
 
     def send(self, notice: Notice) -> None:
-        """Deliver one; takes some seconds at most. Raises ``Undeliverable``."""
+        """Deliver one message within some seconds. Raises ``Undeliverable``."""

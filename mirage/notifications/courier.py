@@ -1,6 +1,6 @@
-"""Messages on their way: a thread and a bounded queue for each channel, so that nobody waits for a slow one.
+"""Delivery queues: a thread and a bounded queue per channel, so that no caller waits for a slow channel.
 
-The users take turns in each queue, and a message that has to be retried holds those of its user alone.
+Users take turns in each queue; a message that must be retried delays only messages of the same user.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _ROOM = 200
-"""Messages that wait for one channel; once they are so many, the user with the most loses the newest."""
+"""Maximum number of messages in one queue; when it is full, the user with the most loses the newest."""
 MOST_AN_HOUR = 100
-"""Messages about one user's chains that one channel takes in an hour: makers of many chains flood nobody."""
+"""Maximum number of messages per hour and channel about one user's chains, against floods."""
 _HOUR = 3_600.0
 PAUSES = (5.0, 30.0, 120.0, 600.0)
 """Seconds before each further attempt."""
@@ -33,16 +33,16 @@ PAUSES = (5.0, 30.0, 120.0, 600.0)
 
 @dataclass(slots=True)
 class _Lane:
-    """What waits for one user, or (without a user) for the site."""
+    """Waiting messages of one user, or (without a user) of the site."""
 
     waiting: deque[Notice] = field(default_factory=deque)
     attempts: int = 0
-    """Made with the first of them."""
+    """Attempts with the first message."""
     due: float = 0.0
 
 
 class Courier:
-    """Delivers by one channel; ``told`` hears ``sent``, ``failed`` or ``dropped`` of each message."""
+    """Delivers by one channel; ``told`` is called with ``sent``, ``failed`` or ``dropped`` for each message."""
 
     def __init__(
         self,
@@ -55,21 +55,21 @@ class Courier:
         self.channel = channel
         self._now = now
         self._taken: dict[str, deque[float]] = {}
-        """When each user's messages of the last hour came."""
+        """Times of each user's messages within the last hour."""
         self._told = told
         self._pauses = pauses
         self._room = room
         self._lanes: dict[str, _Lane] = {}
-        """By owner; whose turn is next comes first."""
+        """By owner, the next in turn first."""
         self._changed = threading.Condition()
         self._ended = False
         self._thread = threading.Thread(target=self._run, name=f"notify-{channel.name}", daemon=True)
         self._thread.start()
 
     def put(self, notice: Notice) -> None:
-        """Send it soon, if this channel wants it; never waits. What finds no room is dropped.
+        """Queue a message if the channel takes it; never waits.
 
-        So is what is beyond its user's share of the hour.
+        Drops a message if the queue is full or its user exceeds the hourly limit.
         """
         if not self.channel.wants(notice):
             return
@@ -81,18 +81,18 @@ class Courier:
                 self._changed.notify()
         if dropped is not None:
             self._told(self.channel.name, "dropped")
-            why = why or f"{self._room} messages wait already"
+            why = why or f"{self._room} messages are already waiting"
             text = 'event=message_dropped channel=%s owner=%s reason="%s" text=%r'
             _LOG.warning(text, self.channel.name, dropped.owner, why, dropped.text)
 
     def close(self) -> None:
-        """Begin no further attempt; what still waits is lost."""
+        """Start no further attempt; waiting messages are lost."""
         with self._changed:
             self._ended = True
             self._changed.notify()
 
     def _over_share(self, owner: str) -> str:
-        """Why the owner's next message is not taken, empty where it is; it is counted then."""
+        """Return why the owner exceeds the hourly limit; else count the message and return an empty text."""
         if not owner:
             return ""
         since = self._now() - _HOUR
@@ -105,7 +105,7 @@ class Courier:
         return ""
 
     def _make_room(self, notice: Notice) -> Notice | None:
-        """The message that is dropped for ``notice``, which may be that itself."""
+        """Return the message to drop in favour of ``notice``, or ``notice`` itself, or ``None``."""
         held = {owner: len(lane.waiting) for owner, lane in self._lanes.items()}
         if sum(held.values()) < self._room:
             return None
@@ -120,21 +120,21 @@ class Courier:
                 self._told(self.channel.name, result)
 
     def _next(self) -> tuple[str, Notice] | None:
-        """The next message to try, once one is due; ``None`` at the end."""
+        """Wait for the next due message; ``None`` at the end."""
         with self._changed:
             while not self._ended:
                 self._lanes = {owner: lane for owner, lane in self._lanes.items() if lane.waiting}
                 now = time.monotonic()
                 for owner, lane in self._lanes.items():
                     if lane.due <= now and lane.waiting:
-                        self._lanes[owner] = self._lanes.pop(owner)  # from now on the last
+                        self._lanes[owner] = self._lanes.pop(owner)  # its next turn comes last
                         return owner, lane.waiting.popleft()
                 due = min((lane.due for lane in self._lanes.values()), default=None)
                 self._changed.wait(None if due is None else due - now)
             return None
 
     def _attempt(self, owner: str, notice: Notice) -> str:
-        """Try once; what came of the message, empty where it is to be retried."""
+        """Try once; return the result, or an empty text if the message will be retried."""
         try:
             self.channel.send(notice)
         except Undeliverable as error:
@@ -144,7 +144,8 @@ class Courier:
             result = "failed"
         except Exception:
             result = "failed"
-            _LOG.exception("%s: a fault of this program, report it", self.channel.name)
+            text = "%s: internal error (bug in Mirage); report it with the traceback below"
+            _LOG.exception(text, self.channel.name)
         else:
             result = "sent"
         with self._changed:
@@ -152,7 +153,7 @@ class Courier:
         return result
 
     def _defer(self, owner: str, notice: Notice) -> bool:
-        """Put it back in front of its user's other messages, unless it was tried often enough."""
+        """Put the message back in front of its user's other messages, unless all attempts are used up."""
         with self._changed:
             lane = self._lanes[owner]
             if lane.attempts >= len(self._pauses):

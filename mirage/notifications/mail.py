@@ -1,4 +1,4 @@
-"""Messages as mail: to the site's addresses, and to the owners of chains."""
+"""Notifications by mail, to the site's addresses and to the owners of chains."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 _LARGEST_ANSWERS = 1 << 20
-"""Bytes of all answers of a session."""
+"""Maximum number of bytes of all replies in a session."""
 Security = Literal["none", "starttls", "tls"]
 
 
 class _Encryption:
-    """As much of a TLS context as ``smtplib`` uses."""
+    """The part of a TLS context that ``smtplib`` uses."""
 
     def wrap_socket(self, plain: TimedSocket, *, server_hostname: str) -> TimedSocket:
         return plain.encrypted(ssl.create_default_context(), server_hostname)
 
 
 class _Session(smtplib.SMTP):
-    """One session of so many seconds, to the last answer in it."""
+    """A session with a timeout for all its commands together."""
 
     def __init__(self, host: str, port: int, timeout: float, *, tls: bool) -> None:
         self._deadline, self._tls = Deadline(timeout), tls
@@ -50,7 +50,7 @@ class _Session(smtplib.SMTP):
 
 @dataclass(frozen=True, slots=True)
 class Postbox:
-    """The server that takes mail."""
+    """The SMTP server."""
 
     host: str
     port: int
@@ -59,18 +59,18 @@ class Postbox:
     user: str = ""
     password_file: str = ""
     timeout: float = 10.0
-    """Seconds for a whole session."""
+    """Timeout of a whole session, in seconds."""
 
     def post(self, message: EmailMessage, recipients: Collection[str]) -> None:
-        """Hand one message in. Raises ``Undeliverable``."""
+        """Send one message. Raises ``Undeliverable``."""
         try:
             with self._session() as session:
                 session.send_message(message, self.sender, list(recipients))
         except smtplib.SMTPRecipientsRefused as error:
             passing = all(code < 500 for code, _ in error.recipients.values())
-            raise Undeliverable(f"{self.host}: every recipient is rejected", passing=passing) from None
+            raise Undeliverable(f"{self.host}: all recipients rejected", passing=passing) from None
         except smtplib.SMTPResponseException as error:
-            text = f"{self.host} answers {error.smtp_code}"
+            text = f"{self.host} replies {error.smtp_code}"
             raise Undeliverable(text, passing=error.smtp_code < 500) from None
         except (OSError, smtplib.SMTPException) as error:
             raise Undeliverable(f"{self.host}: {type(error).__name__}", passing=True) from None
@@ -112,7 +112,7 @@ class SiteMail:
 
 @dataclass(frozen=True, slots=True)
 class OwnerMail:
-    """A ``Channel`` to the owner of the chain that a message is about."""
+    """A ``Channel`` to the owner of a message's chain."""
 
     postbox: Postbox
     template: str
@@ -125,7 +125,7 @@ class OwnerMail:
         return "owner-mail"
 
     def wants(self, notice: Notice) -> bool:
-        """See the port. Who has a name that is no part of an address gets none."""
+        """See the port. False for users whose name is not valid in a mail address."""
         asked = notice.kind in self.events or notice.kind is NoticeKind.TEST
         return asked and _USER.fullmatch(notice.owner) is not None
 

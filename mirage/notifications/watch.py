@@ -1,4 +1,4 @@
-"""What is worth a message: each cycle's state against the one before. No IO; of the loop's thread alone."""
+"""Notification rules: compare the state of each cycle with the one before. No IO; used in the loop's thread."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ _DAY = 86_400
 _WEEK, _MONDAY = 7 * _DAY, 4 * _DAY
 """Seconds; the epoch was a Thursday."""
 _SHORT = 900
-"""Seconds: a forecast of less is late sooner than anybody wants to hear."""
+"""Seconds. Shorter forecasts count as this long, against needless messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """From where on something is worth a message."""
+    """Thresholds of messages, in seconds."""
 
     gap: Seconds = 600
     unreachable: Seconds = 600
     late: float = 2.0
-    """A link waits longer than the P90 of its forecast by this factor."""
+    """Factor: a link counts as stuck if it waits longer than this times the P90 of its forecast."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A chain, with what of it takes a look at all its links."""
+    """A chain with facts that need a scan of all its links."""
 
     record: ChainRecord
     stopped: Link | None
-    """The link after which none runs."""
+    """The last link, if none runs after it."""
     waiting: Link | None
 
     @classmethod
@@ -55,9 +55,9 @@ class _Known:
 
 
 class Watch:
-    """Finds what to tell. ``first`` is the state as it was stored: only what came after it is news.
+    """Creates messages from changes after ``first``, the stored state.
 
-    What lasts, a gap or a late link, may be told again after a restart.
+    Messages about lasting conditions, an interruption or a late link, may repeat after a restart.
     """
 
     def __init__(self, first: Status, thresholds: Thresholds, ledger: ForecastLedger) -> None:
@@ -71,12 +71,12 @@ class Watch:
         self._cut_off = False
 
     def hear(self, entry: Entry) -> None:
-        """An entry of the journal: what somebody has just asked for is no news to them."""
+        """Note a journal entry: users get no message about their own commands."""
         if entry.kind is EntryKind.COMMAND and entry.chain is not None:
             self._commanded.add(entry.chain)
 
     def seen(self, status: Status) -> list[Notice]:
-        """What has come about since the last call."""
+        """Return the messages about changes since the last call."""
         found = [*self._of_controller(status), *self._of_protection(status)]
         known = {}
         for record in status.chains:
@@ -98,22 +98,22 @@ class Watch:
         if not status.snapshot.stale:
             if self._cut_off:
                 self._cut_off = False
-                yield Notice(NoticeKind.UNREACHABLE, status.time, "the cluster answers again", over=True)
+                yield Notice(NoticeKind.UNREACHABLE, status.time, "Slurm replies again", over=True)
         elif not self._cut_off and status.time - status.stale_since >= self._thresholds.unreachable:
             self._cut_off = True
             away = hours(status.time - status.stale_since)
-            text = f"the cluster has not answered for {away}: nothing is decided meanwhile"
+            text = f"Slurm has not replied for {away}: Mirage decides nothing until it does"
             yield Notice(NoticeKind.UNREACHABLE, status.time, text)
 
     def _of_protection(self, status: Status) -> Iterator[Notice]:
         if status.protection is not None and self._last.protection is None:
-            text = f"protected mode is on: {status.protection}; but for a try periodically nothing is submitted"
+            text = f"protected mode is on: {status.protection}; all submissions are held except a periodic try"
             yield Notice(NoticeKind.PROTECTED, status.time, text)
         if status.protection is None and self._last.protection is not None:
             yield Notice(NoticeKind.PROTECTED, status.time, "protected mode is over", over=True)
 
     def _of_lasting(self, known: _Known, status: Status) -> Iterator[Notice]:
-        """What is too long by now, or about to be missing."""
+        """Return messages about interruptions, late links and missing held links."""
         time = status.time
         if known.stopped is not None:
             yield from self._of_gap(known.record, known.stopped, time)
@@ -135,10 +135,10 @@ class Watch:
         if now.status is ChainStatus.DONE:
             yield _about(now, NoticeKind.DONE, time, f"the chain is done: {now.reason}")
         if now.status in (ChainStatus.PAUSED, ChainStatus.STOPPED):
-            yield from self._of_trouble(now, f"the chain has {now.status} itself: {now.reason}", time)
+            yield from self._of_trouble(now, f"the chain was {now.status} by Mirage: {now.reason}", time)
 
     def _of_handovers(self, before: ChainRecord, now: ChainRecord, time: Seconds) -> Iterator[Notice]:
-        """Gaps that are over, those of which there was no word included."""
+        """Return messages about ended interruptions, also those that had no message before."""
         known = {link.index for link, _ in before.handovers()}
         for link, outcome in now.handovers():
             gap = hours(outcome.interruption)
@@ -146,18 +146,18 @@ class Watch:
                 continue
             if self._gaps.get(now.chain.chain_id) == link.index:
                 del self._gaps[now.chain.chain_id]
-                yield _about(now, NoticeKind.GAP, time, f"a link runs again, after {gap} without one", over=True)
+                yield _about(now, NoticeKind.GAP, time, f"a link runs again after an interruption of {gap}", over=True)
             elif outcome.interruption > self._thresholds.gap:
-                text = f"no link ran for {gap} after link {link.index}"
+                text = f"interruption of {gap} after link {link.index}"
                 yield _about(now, NoticeKind.GAP, time, text, link.index, over=True)
 
     def _of_gap(self, now: ChainRecord, last: Link, time: Seconds) -> Iterator[Notice]:
-        """One message once the gap after a link is too long."""
+        """Return one message when the interruption after a link is too long."""
         chain = now.chain.chain_id
         if last.index == self._gaps.get(chain) or time - last.end <= self._thresholds.gap:
             return
         self._gaps[chain] = last.index
-        text = f"no link has run for {hours(time - last.end)}, since link {last.index} ended"
+        text = f"interruption: no link has run for {hours(time - last.end)}, since link {last.index} ended"
         yield _about(now, NoticeKind.GAP, time, text, last.index)
 
     def _lateness(self, record: ChainRecord, link: Link, time: Seconds) -> str:
@@ -170,11 +170,11 @@ class Watch:
             return ""
         waited = hours(time - link.submit)
         return (
-            f"link {link.index} has waited for {waited}; {hours(max(0.0, foreseen))} at most were predicted (P90)"
+            f"link {link.index} has waited for {waited}; the forecast was at most {hours(max(0.0, foreseen))} (P90)"
         )
 
     def _of_week(self, record: ChainRecord, time: Seconds) -> Iterator[Notice]:
-        """One message as a week ends in which links took over from others."""
+        """Return one message at the end of a week with handovers."""
         end = (time - _MONDAY) // _WEEK * _WEEK + _MONDAY
         if not self._last.time < end <= time:
             return
@@ -182,17 +182,17 @@ class Watch:
         if not week:
             return
         lost = hours(sum(each.interruption for each in week))
-        text = f"{len(week)} handover{'s' if len(week) != 1 else ''} in the last week, {lost} without a link"
+        text = f"{len(week)} handover{'s' if len(week) != 1 else ''} in the last week, interruption {lost}"
         if saved := total_saved(week):
             more = "less" if saved.p50 < 0 else "more"
             text += (
-                "; submitting each link at the end of the one before would have lost about "
+                "; submitting each link at the end of its predecessor would have lost about "
                 f"{hours(abs(saved.p50))} {more} (an estimate: {hours(saved.p10)} to {hours(saved.p90)})"
             )
         yield _about(record, NoticeKind.WEEK, time, text)
 
     def _of_trouble(self, record: ChainRecord, text: str, time: Seconds, link: int = 0) -> Iterator[Notice]:
-        """At most one a chain and day."""
+        """Return at most one message per chain and day."""
         chain = record.chain.chain_id
         if not 0 <= time - self._stuck.get(chain, time - _DAY) < _DAY:
             self._stuck[chain] = time

@@ -1,4 +1,4 @@
-"""Messages as HTTP POST to one address that the configuration names: JSON, or what Slack and Mattermost take."""
+"""Notifications as HTTP POST to a configured URL, as JSON or in the format of Slack and Mattermost."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _BUSY = (408, 425, 429)
 _NOTHING = "\u200b"
-"""A character without a width: what it parts is no link any more."""
+"""Zero-width character that breaks links."""
 _LINKED = re.compile(
     r"(?<=[A-Za-z]):(?=\S)"  # http://..., mailto:...
     r"|\](?=[(\[])"  # [words](address), [words][1]
@@ -38,11 +38,11 @@ _LINKED = re.compile(
     r"|\b[Ww]{3}(?=\.)"
     r"|[#~](?=\w)"  # #topic, ~channel
 )
-"""Behind what chats make links of."""
+"""Positions at which the character prevents a chat from creating a link."""
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Messages go where the configuration says and nowhere else: a redirect is an error."""
+    """Treats a redirect as an error: messages go only to the configured URL."""
 
     def redirect_request(self, *args: object, **named: object) -> None:
         """Never."""
@@ -64,15 +64,15 @@ _OPENER = urllib.request.build_opener(_NoRedirects, _Bounded, _BoundedTls)
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """A ``Channel``."""
+    """A ``Channel`` by HTTP POST."""
 
     url_file: Path
-    """Holds the address: whoever knows it can post there, so it stands in no configuration."""
+    """Contains the URL. The URL is a secret, because it permits posting, so it is not in the configuration."""
     events: Collection[NoticeKind]
     chat: bool = False
-    """The one field ``text`` that chat services take, instead of one a fact."""
+    """Send only the field ``text``, for chat services, instead of one field per fact."""
     timeout: float = 10.0
-    """Seconds for a whole exchange."""
+    """Timeout of a whole exchange, in seconds."""
 
     @property
     def name(self) -> str:
@@ -80,7 +80,7 @@ class Webhook:
         return "webhook"
 
     def check(self) -> None:
-        """Raises ``ConfigError`` where the file holds no address."""
+        """Raises ``ConfigError`` if the file contains no valid URL."""
         try:
             self._url()
         except Undeliverable as error:
@@ -102,12 +102,12 @@ class Webhook:
         except HTTPError as error:
             error.close()
             passing = error.code >= 500 or error.code in _BUSY
-            raise Undeliverable(f"answered with status {error.code}", passing=passing) from None
+            raise Undeliverable(f"server replied with status {error.code}", passing=passing) from None
         except URLError as error:
-            raise Undeliverable(f"cannot be reached: {error.reason}", passing=True) from None
+            raise Undeliverable(f"cannot reach the server: {error.reason}", passing=True) from None
         except (OSError, HTTPException, ValueError) as error:
-            # Their texts may hold the address.
-            raise Undeliverable(f"cannot be reached: {type(error).__name__}", passing=True) from None
+            # The texts of these errors may contain the URL.
+            raise Undeliverable(f"cannot reach the server: {type(error).__name__}", passing=True) from None
 
     def _url(self) -> str:
         try:
@@ -117,7 +117,7 @@ class Webhook:
         except UnicodeDecodeError:
             raise Undeliverable(f"{self.url_file} cannot be read: it is not UTF-8", passing=True) from None
         if not _is_web_address(url):
-            raise Undeliverable(f"{self.url_file} holds no http or https address", passing=False)
+            raise Undeliverable(f"{self.url_file} contains no http or https URL", passing=False)
         return url
 
 
@@ -143,7 +143,7 @@ def _facts(notice: Notice) -> dict[str, object]:
 
 
 def _chat(notice: Notice) -> str:
-    """Users give names: none may call a whole channel or become a link."""
+    """Escape names, which users choose: none may notify a whole channel or become a link."""
     text = f"{heading(notice)}: {storable(notice.text)}"
     for char, instead in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("@", f"@{_NOTHING}")):
         text = text.replace(char, instead)
