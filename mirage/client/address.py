@@ -1,4 +1,4 @@
-"""Where a daemon listens: a Unix socket, or a URL for those who come over the network."""
+"""Address of a daemon: a Unix socket, or a URL on the network."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SHARED = (Path("/var/tmp"), Path("/tmp"))  # noqa: S108 - a directory of the us
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """One daemon. Either ``socket``, or ``host`` and ``port``."""
+    """Address of one daemon: either ``socket``, or ``host`` and ``port``."""
 
     socket: str = ""
     host: str = ""
@@ -32,13 +32,13 @@ class Address:
     tls: bool = False
 
     def __str__(self) -> str:
-        """As ``parse`` takes it."""
+        """Return the text that ``parse`` accepts."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return self.socket or f"{'https' if self.tls else 'http'}://{host}:{self.port}"
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """A path, ``unix:PATH``, ``http://HOST[:PORT]`` or ``https://...``. Raises ``ClientError``."""
+        """Parse a path, ``unix:PATH``, ``http://HOST[:PORT]`` or ``https://...``. Raises ``ClientError``."""
         if not text.startswith(("http:", "https:")):
             return cls(socket=text.removeprefix("unix:"))
         try:
@@ -47,15 +47,16 @@ class Address:
         except ValueError as error:
             raise ClientError(f"{text}: {error}") from None
         if not parts.hostname or parts.path not in ("", "/") or parts.query:
-            raise ClientError(f"{text}: expected http://HOST:PORT, with nothing after it")
+            raise ClientError(f"{text}: expected http://HOST:PORT without a path")
         return cls(host=parts.hostname, port=port, tls=parts.scheme == "https")
 
 
 def default_address(environ: Mapping[str, str] | None = None, uid: int | None = None) -> Address:
-    """What the environment names; else the socket of one's own daemon, or of the machine's.
+    """Return the address in the environment; else the socket of the user's daemon, or of the machine's.
 
-    ``$MIRAGE_SOCKET`` or ``$MIRAGE_URL``. One's own daemon keeps its socket in ``~/.local/state/mirage`` or, where
-    the home is on a network, in ``/var/tmp/mirage-USER``; one that another user has put there is not asked.
+    The variables are ``$MIRAGE_SOCKET`` and ``$MIRAGE_URL``. The user's daemon has its socket in
+    ``~/.local/state/mirage`` or, if the home is on a network file system, in ``/var/tmp/mirage-USER``. A
+    directory of another user is ignored.
     """
     environ = os.environ if environ is None else environ
     for name in SOCKET_VARIABLES:

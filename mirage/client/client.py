@@ -1,4 +1,4 @@
-"""The daemon as an object: each method is one address of the API."""
+"""The daemon as an object; each method is one endpoint of the REST API."""
 
 from __future__ import annotations
 
@@ -34,15 +34,16 @@ if TYPE_CHECKING:
     from mirage.client.predictors import ShadowResult
 
 _QUIET = 60.0
-"""Seconds without even a heartbeat after which a stream of events counts as cut."""
+"""Seconds without a heartbeat after which an event stream counts as broken."""
 
 
 class Client:
-    """Asks one daemon; safe to share between threads, holds no connection between two calls.
+    """Client of one daemon; thread-safe, without open connections between calls.
 
-    ``address`` is a socket's path or a URL; not given: ``$MIRAGE_SOCKET``, ``$MIRAGE_URL``, one's own daemon or
-    the machine's. Over a URL a ``token`` says who asks (``$MIRAGE_TOKEN``); ``tls`` is a context of one's own for
-    https. Every method raises ``DaemonUnreachable`` where nobody answers and ``Refusal`` where the daemon says no.
+    ``address`` is the path of a socket or a URL; default: ``$MIRAGE_SOCKET``, ``$MIRAGE_URL``, the user's daemon
+    or the machine's. A URL needs a ``token`` (default ``$MIRAGE_TOKEN``); ``tls`` replaces the TLS context for
+    https. Every method raises ``DaemonUnreachable`` without a daemon and ``Refusal`` if the daemon rejects the
+    request.
     """
 
     def __init__(self, address: str = "", token: str = "", *, tls: ssl.SSLContext | None = None) -> None:
@@ -54,141 +55,142 @@ class Client:
     # Chains
 
     def chains(self, *, everybody: bool = False) -> Records[Chain]:
-        """One's own chains in order of creation; all users's, for administrators."""
+        """Return the caller's chains in order of creation; with ``everybody``, for administrators, those of all
+        users."""
         return Records(self.iterate_chains(everybody=everybody))
 
     def iterate_chains(self, *, everybody: bool = False, page: int = 0) -> Iterator[Chain]:
-        """The same, page by page as one goes; ``page``: chains at a time, 0: as many as the daemon likes."""
+        """Iterate over chains and read further pages when needed; ``page``: chains per page, 0: the default."""
         for document in self.pages("/chains", all=everybody or None, limit=page or None):
             yield from read(ChainPage, document).chains
 
     def chain_page(self, *, everybody: bool = False, limit: int = 0, cursor: str | None = None) -> ChainPage:
-        """One page, with the state of the loop; ``cursor`` is the ``next`` of the page before."""
+        """Return one page with the state of the loop; ``cursor`` is ``next`` of the page before."""
         return read(ChainPage, self.get("/chains", all=everybody or None, limit=limit or None, cursor=cursor))
 
     def chain(self, chain: str) -> Chain:
-        """One chain, by its id or by its name where that is yours."""
+        """Return one chain by ID, or by name if it belongs to the caller."""
         return read(Chain, self.get(chain_path(chain)))
 
     def create_chain(self, definition: Mapping[str, Any]) -> Answer:
-        """A new chain, stored when this returns. ``mirage submit --dry-run --json`` shows what one looks like."""
+        """Create a chain, stored when this returns. ``mirage submit --dry-run --json`` shows a definition."""
         return read(Answer, self.post("/chains", definition))
 
     def pause(self, chain: str) -> Answer:
-        """Submit no further link until resumed; those on the cluster stay."""
+        """Submit no further link until the chain is resumed; pending and running links stay."""
         return self._command(chain, "pause")
 
     def resume(self, chain: str) -> Answer:
-        """Continue with a chain that is paused."""
+        """Resume a paused chain."""
         return self._command(chain, "resume")
 
     def cancel(self, chain: str) -> Answer:
-        """End a chain, its running links too."""
+        """Cancel a chain with its pending and running links."""
         return self._command(chain, "cancel")
 
     def explain(self, chain: str, limit: int = 20) -> Explanation:
-        """The last decisions about a chain and what led to them."""
+        """Return the last decisions about a chain and their reasons."""
         return read(Explanation, self.get(f"{chain_path(chain)}/explain", limit=limit))
 
     def timeline(self, chain: str, limit: int = 500) -> Any:
-        """A chain over time: links, handovers, what was predicted; the document as it comes."""
+        """Return links, handovers and forecasts of a chain over time, as the plain document."""
         return self.get(f"{chain_path(chain)}/timeline", limit=limit)
 
     def tasks(self, chain: str) -> Tasks:
-        """How the tasks within a chain's links stand, where it was submitted with ``--tasks-state``."""
+        """Return the states of the tasks in a chain that was submitted with ``--tasks-state``."""
         return read(Tasks, self.get(f"{chain_path(chain)}/tasks"))
 
-    # The queue, and what may come of it
+    # Queue and predictions
 
     def predictions(
         self, *, partition: str = "", nodes: int = 1, limit: str | int = "", **more: str | None
     ) -> Predictions:
-        """When a job of this shape would start if submitted now, by every predictor, each with its past error.
+        """Return when such a job would start if submitted now, by every predictor, with its past error.
 
-        ``limit``: seconds, or as Slurm's ``--time``; ``more``: gres, account, qos, predictor.
+        ``limit``: seconds, or in the format of Slurm's ``--time``; ``more``: gres, account, qos, predictor.
         """
         shape = {"partition": partition or None, "nodes": nodes, "limit": limit or None, **more}
         return read(Predictions, self.get("/predictions", **shape))
 
     def queue(self, *, user: str = "", partition: str = "", state: str = "") -> Records[QueuedJob]:
-        """Pending and running jobs by their numbers; ``user`` may be ``me``."""
+        """Return pending and running jobs, ordered by job ID; ``user`` may be ``me``."""
         wanted = {"user": user or None, "partition": partition or None, "state": state or None}
         return Records(self._jobs("/queue", wanted))
 
     def pending_jobs(self) -> Records[QueuedJob]:
-        """One's own pending jobs with when they may start."""
+        """Return the caller's pending jobs with predicted start times."""
         return Records(self._jobs("/jobs", {}))
 
     def cluster(self) -> Any:
-        """Partitions, nodes and jobs by state; the document as it comes."""
+        """Return partitions, nodes and jobs by state, as the plain document."""
         return self.get("/cluster")
 
     def predictors(self) -> Predictors:
-        """Which predictors there are, which are at work and how good they have been, and the models kept."""
+        """Return the predictors with their roles and past errors, and the model registry."""
         return read(Predictors, self.get("/predictors"))
 
     def shadow_results(self, span: int | None = None) -> Records[ShadowResult]:
-        """Predictors compared on real handovers, by partition; ``span``: how far back, in seconds (30 days)."""
+        """Return predictors compared on real handovers, by partition; ``span``: period in seconds (30 days)."""
         return read(ShadowResults, self.get("/predictors/shadow", span=span)).predictors
 
     def promote(self, name: str, version: str, *, force: bool = False) -> ModelAnswer:
-        """Put a kept version of a model in use; for administrators. ``force``: also if it did worse in shadow."""
+        """Promote a registered version; for administrators. ``force``: even if it was worse in shadow."""
         wish = {"version": version, "force": force}
         return read(ModelAnswer, self.post(f"{predictor_path(name)}/promote", wish))
 
     def roll_back(self, name: str) -> ModelAnswer:
-        """Put the version of a model in use again that was before; for administrators."""
+        """Return to the version that was active before; for administrators."""
         return read(ModelAnswer, self.post(f"{predictor_path(name)}/rollback"))
 
     def replays(self) -> Records[Replay]:
-        """Replays that the daemon keeps, newest first, and how far they are."""
+        """Return the daemon's replays with their progress, newest first."""
         return Records(read_all(Replay, self.get("/replays")["replays"]))
 
     def replay(self, replay: str) -> Replay:
-        """One of them, with its result once it is done."""
+        """Return one replay, with its result when it is done."""
         return read(Replay, self.get(_below("/replays", replay)))
 
     def start_replay(self, trace: str, start: str, end: str, **more: Any) -> Replay:
-        """Ask for a replay of a trace that the daemon offers, or of ``generated:PRESET:SEED``.
+        """Start a replay of a trace that the daemon offers, or of ``generated:PRESET:SEED``.
 
         ``more``: predictors, cluster, nodes, limit, every, tick, links, partition (durations in seconds).
         """
         return read(Replay, self.post("/replays", {"trace": trace, "start": start, "end": end, **more}))
 
     def delete_replay(self, replay: str) -> None:
-        """Forget a replay; one that runs is ended."""
+        """Delete a replay; a running one is stopped."""
         self.transport.ask("DELETE", _below("/replays", replay))
 
-    # What happens, and what the process is
+    # Events and raw requests
 
     def events(self, after: str = "") -> Iterator[Event]:
-        """What happens to chains that one may see, as it happens; ends when the daemon does.
+        """Yield events of the chains that the caller may see, until the daemon stops.
 
-        ``after``: the id of the last event known; those since then come first.
+        ``after``: ID of the last known event; the missed events come first.
         """
         headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": after} if after else {})
         return read_events(self.transport.lines("/events", headers, timeout=_QUIET), after)
 
     def version(self) -> str:
-        """The daemon's."""
+        """Return the version of the daemon."""
         return str(self.transport.ask_root("/version")["version"])
 
     def get(self, path: str, **query: object) -> Any:
-        """The document at any address below ``/api/v1``; what is ``None`` is not asked for."""
+        """Read a document at a path below ``/api/v1``; query parameters that are ``None`` are left out."""
         given = {name: _spelled(value) for name, value in query.items() if value is not None}
         return self.transport.ask("GET", f"{path}?{urlencode(given)}" if given else path)
 
     def post(self, path: str, document: object = None) -> Any:
-        """Ask for something at any address below ``/api/v1``; each call has a key that makes it safe to repeat."""
+        """Send a request to a path below ``/api/v1``, with an idempotency key that makes retries safe."""
         headers = {"Idempotency-Key": secrets.token_hex(16)}
         return self.transport.ask("POST", path, document, headers=headers)
 
     def patch(self, path: str, document: object) -> Any:
-        """Change something at any address below ``/api/v1``."""
+        """Change a document at a path below ``/api/v1``."""
         return self.transport.ask("PATCH", path, document)
 
     def pages(self, path: str, **query: object) -> Iterator[Any]:
-        """The documents at an address that answers page by page; each begins where the one before says."""
+        """Yield all pages of a paged list."""
         cursor: object = None
         while True:
             document = self.get(path, **query, cursor=cursor)
@@ -206,25 +208,25 @@ class Client:
 
 
 def chain_path(chain: str) -> str:
-    """Of one chain, by id or name. Raises ``Refusal`` for what can be no part of a path."""
+    """Return the path of a chain, by ID or name. Raises ``Refusal`` for a name that cannot be in a path."""
     return _below("/chains", chain)
 
 
 def predictor_path(name: str) -> str:
-    """Of one predictor. Raises ``Refusal`` for what can be no part of a path."""
+    """Return the path of a predictor. Raises ``Refusal`` for a name that cannot be in a path."""
     return _below("/predictors", name)
 
 
 def _below(path: str, name: str) -> str:
     why = ""
     if "/" in name or name in (".", ".."):
-        why = "a name with a slash is asked for by its id"
+        why = "for a name with a slash, use the ID"
     elif not name:
         why = "the name is empty"
-    elif not name.isprintable():  # nor what is no UTF-8
+    elif not name.isprintable():  # also false for text that is not UTF-8
         why = "names are printable text in UTF-8"
     if why:
-        raise Refusal(404, f"there is no {name[:80]!r} in {path}: {why}")
+        raise Refusal(404, f"no {name[:80]!r} in {path}: {why}")
     return f"{path}/{quote(name, safe='')}"
 
 

@@ -1,6 +1,6 @@
-"""What the daemon tells, as dataclasses.
+"""Documents of the daemon as dataclasses.
 
-Times are aware ``datetime``s, durations seconds, ``None`` is not known.
+Times are aware ``datetime``s, durations are seconds, ``None`` means unknown.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ class Link:
     """One Slurm job of a chain."""
 
     index: int
-    """From 1."""
+    """Counts from 1."""
     state: str
     """planned, submitted, pending, running, ended or lost."""
     job_id: int | None = None
     job_state: str = ""
-    """Slurm's."""
+    """Slurm's state of the job."""
     submit: datetime | None = None
     start: datetime | None = None
     end: datetime | None = None
-    """Running: when its limit ends it."""
+    """While it runs: the end of its time limit."""
     exit_code: int | None = None
     looks: bool = False  # its script waits for the end of the link before it
     reason: str = ""
-    """The sentence that decided its submission."""
+    """Reason of its submission."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkRequest:
-    """What each link asks of Slurm."""
+    """Request of each link to Slurm."""
 
     job_name: str = ""
     partition: str = ""
@@ -51,23 +51,23 @@ class LinkRequest:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """When a chain has done its work; whichever holds first."""
+    """Conditions that end a chain; the first that is met counts."""
 
     exit_code: int | None = None
-    """A link that completes with this code ends the chain; ``None``: none does."""
+    """A link that exits with this code ends the chain; ``None``: no exit code does."""
     file: str = ""
-    """The chain is done when this file exists."""
+    """Path of a file whose existence ends the chain."""
     links: int = 0
-    """The chain is done once this number of links have run; 0: no such bound."""
+    """The chain ends after this number of links; 0: no limit."""
     total_time: int = 0
-    """Seconds that all links together have run; 0: no such bound."""
+    """Maximum run time of all links in seconds; 0: no limit."""
     words: str = ""
-    """The same in words."""
+    """The conditions in words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """An estimate in seconds: four times in five it lies between ``p10`` and ``p90``."""
+    """Estimate in seconds: with a probability of 80% the value is between ``p10`` and ``p90``."""
 
     p10: int = 0
     p50: int = 0
@@ -76,7 +76,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A service longer than the walltime limit: its links, and how they handed over."""
+    """Jobs that together run longer than the time limit: settings, links and handovers."""
 
     id: str
     name: str
@@ -86,78 +86,78 @@ class Chain:
     state: str = ""
     """starting, up, down, paused, done, failed or cancelled."""
     since: datetime | None = None
-    """Up: since when without interruption; paused or cancelled: when that was; else when the last link ended."""
+    """Up: start of the uninterrupted time; paused or cancelled: that time; else the end of the last link."""
     expected: datetime | None = None
-    """When the link that waits in the queue may start: Slurm's plan, or when Mirage lets it go."""
+    """Expected start of the pending link: Slurm's plan, or the time when Mirage releases it."""
     unready: int | None = None
-    """The running link that has not said that it is ready; ``None``: none, or links of it do not say so."""
+    """Running link that has not reported that it is ready; ``None``: no such link, or links do not report it."""
     reason: str = ""
-    """Why it is paused, done or stopped."""
+    """Why the chain is paused, done or stopped."""
     sentence: str = ""
-    """What the last cycle did about it."""
+    """What the last cycle did with the chain."""
     predictor: str = ""
     aim: str = ""
     steering: str = ""
     method: str = ""
-    """How a successor in the queue is held; ``steering`` with ``auto`` resolved."""
+    """How a pending successor is held; ``steering`` with ``auto`` resolved."""
     handover: str = ""
     max_overlap: int = 0  # seconds after which a predecessor makes way in any case; 0: no bound
     done: Done = field(default_factory=Done)
     files_unknown: str = ""
-    """Why its done-file or handover file cannot be checked; empty: they can."""
+    """Why the daemon cannot check its done-file or handover file; empty: it can."""
     tasks_state: str = ""
-    """Directory in which its links keep how their tasks stand; empty: nobody is to look."""
+    """Directory of the states of the tasks in its links; empty: not followed."""
     held_links: tuple[int, ...] | None = None
-    """Indices of held links, to be released; ``None``: it has none, or the cluster is not polled yet."""
+    """Indices of held links to release; ``None``: no held links, or the cluster is not polled yet."""
     failures: int = 0
     refusals: int = 0
     rejection: str = ""
-    """Slurm's words of its last rejection of the next link; empty: it rejects none now."""
+    """Slurm's message about the last rejection of the next link; empty: no rejection."""
     not_before: datetime | None = None
     request: LinkRequest = field(default_factory=LinkRequest)
     links: tuple[Link, ...] = ()
     ended_by: int | None = None
-    """The link whose end has ended the chain."""
+    """Link whose end has ended the chain."""
     handovers: int = 0
     uninterrupted: int = 0  # handovers with a minute without a running link at most
     interruption: int = 0
-    """Seconds without a running link, over all handovers; an interruption that lasts counts until now."""
+    """Seconds without a running link, over all handovers, including a current interruption."""
     suspended: int = 0  # seconds of these for which Slurm had suspended its links
     overlap: int = 0
-    """Seconds with two running links, over all handovers, one that continues included."""
+    """Seconds with two running links, over all handovers, including a current overlap."""
     saved: Estimate | None = None
-    """Seconds without a running link that early submissions spared; ``None``: of no handover that is known."""
+    """Seconds of interruption avoided by early submission; ``None``: unknown."""
     appraised: int = 0  # of how many handovers that is known
 
     @property
     def running(self) -> Link | None:
-        """The running link that ends last, of those that do not wait for the end of another."""
+        """The running link that ends last, without links that wait for the end of another one."""
         running = [link for link in self.links if link.state == "running"]
         running = running[:1] + [link for link in running[1:] if not link.looks]
         return max(running, key=lambda link: link.end.timestamp() if link.end else 0.0, default=None)
 
     @property
     def over(self) -> bool:
-        """Whether no further link will ever be submitted."""
+        """Whether no further link will be submitted."""
         return self.status in ("done", "stopped")
 
 
 @dataclass(frozen=True, slots=True)
 class ChainPage:
-    """Some chains in order of creation, and the state of the loop that keeps them."""
+    """Page of chains in order of creation, with the state of the loop."""
 
     chains: tuple[Chain, ...]
     time: datetime | None = None
     sentence: str = ""
     stale_since: datetime | None = None
-    """When the cluster last answered, where it does not answer now."""
+    """Time of the last reply of Slurm, if it does not reply now."""
     next: str | None = None
-    """Where the next page begins; ``None``: this is the last."""
+    """Cursor of the next page; ``None``: this is the last one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of a command."""
+    """Result of a command."""
 
     id: str
     sentence: str
@@ -166,7 +166,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of the journal."""
+    """A journal entry."""
 
     time: datetime | None
     kind: str
@@ -177,7 +177,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a chain is as it is; entries newest first."""
+    """Reasons of a chain's state; entries newest first."""
 
     id: str
     sentence: str
@@ -186,37 +186,37 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that has just happened."""
+    """An event of a chain."""
 
     id: str
-    """``Client.events`` continues after it."""
+    """Pass it to ``Client.events`` to continue after this event."""
     kind: str
     data: Any
-    """The document that came with it."""
+    """Document of the event."""
 
 
 @dataclass(frozen=True, slots=True)
 class PastError:
-    """How forecasts held that were made when links were really submitted."""
+    """Accuracy of past forecasts, made at real submissions."""
 
     forecasts: int
     of: str = ""
-    """At which handovers: ``partition v100``."""
+    """Which handovers: ``partition v100``."""
     bias: int | None = None
-    """Median of start less predicted median, seconds: above 0, jobs start later than predicted."""
+    """Median of real start minus predicted median, in seconds; positive: jobs start later than predicted."""
     absolute_error: int | None = None
-    """Mean, seconds."""
+    """Mean absolute error in seconds."""
     coverage: float | None = None
-    """Share of starts within P10 to P90; 0.8 is right."""
+    """Share of starts between P10 and P90; ideal: 0.8."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """When one predictor predicts that a job would start if it were submitted now."""
+    """Start time that one predictor forecasts for a job submitted now."""
 
     predictor: str
     role: str = ""
-    """``in charge``; ``instead``: a fallback that answered, as the one above failed; ``shadow``; ``named``."""
+    """``in charge``; ``instead``: the fallback, because the one above failed; ``shadow``; ``named``."""
     start_p10: datetime | None = None
     start_p50: datetime | None = None
     start_p90: datetime | None = None
@@ -224,18 +224,18 @@ class Forecast:
     wait_p50: int | None = None
     wait_p90: int | None = None
     trouble: str = ""
-    """Why it predicts nothing; empty: it does."""
+    """Why there is no forecast; empty: there is one."""
     basis: str = ""
-    """What it rests on, such as ``12 waits of partition v100, any size``; empty: it does not say."""
+    """Data behind the forecast, such as ``12 waits of partition v100, any size``; empty: not stated."""
     past: PastError | None = None
-    """In the job's partition."""
+    """Accuracy in the job's partition."""
     past_alike: PastError | None = None
-    """On jobs of about this size and limit as well, where there are enough."""
+    """Accuracy on jobs of similar size and time limit, if there are enough."""
 
 
 @dataclass(frozen=True, slots=True)
 class Predictions:
-    """One job, all predictors."""
+    """Forecasts of all predictors for one job."""
 
     predictions: Records[Forecast]
     now: datetime | None = None
@@ -243,16 +243,16 @@ class Predictions:
     snapshot_age: int = 0
     stale_since: datetime | None = None
     planned_start: datetime | None = None
-    """Slurm's own plan for such a job, where a predictor asked for it."""
+    """Slurm's planned start of such a job, if a predictor asked for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueuedJob:
-    """One job of the queue; what is predicted of it where it is one's own, pending, and was asked for."""
+    """One job of the queue, with predictions if it is pending, belongs to the caller and they were requested."""
 
     job_id: int
     name: str | None = None
-    """``None``: not known, or not for the caller to see."""
+    """``None``: unknown, or hidden from the caller."""
     user: str = ""
     account: str | None = None
     partition: str = ""
@@ -264,15 +264,16 @@ class QueuedJob:
     submit: datetime | None = None
     eligible: datetime | None = None
     start: datetime | None = None
-    """When it started; ``None``: it is pending."""
+    """Start time; ``None``: pending."""
     end: datetime | None = None
-    """Running: when its limit ends it. ``None`` while it is suspended: that time does not count."""
+    """While it runs: the end of its time limit. ``None`` while it is suspended, because that time does not
+    count."""
     planned_start: datetime | None = None
-    """Pending: Slurm's own plan."""
+    """Pending: Slurm's planned start."""
     priority: int | None = None
     waited: int | None = None
     predicted_start: datetime | None = None
-    """Median; the job should start no later."""
+    """Median; the job should not start later."""
     predicted_start_p10: datetime | None = None
     predicted_start_p90: datetime | None = None
     predictor: str = ""
@@ -280,11 +281,11 @@ class QueuedJob:
 
 @dataclass(frozen=True, slots=True)
 class QueuePage:
-    """Some jobs of the queue, in order of their numbers."""
+    """Page of the queue, ordered by job ID."""
 
     jobs: tuple[QueuedJob, ...]
     own_only: bool = False
-    """Whether the jobs of others are left out: Slurm's PrivateData hides them from users, or is not known."""
+    """Whether other users' jobs are left out: Slurm's PrivateData hides them, or is unknown."""
     total: int = 0
     snapshot: datetime | None = None
     stale_since: datetime | None = None
@@ -293,7 +294,7 @@ class QueuePage:
 
 @dataclass(frozen=True, slots=True)
 class TaskCounts:
-    """How many tasks are how far."""
+    """Number of tasks by state."""
 
     total: int = 0
     done: int = 0
@@ -302,31 +303,31 @@ class TaskCounts:
     waiting: int = 0
     failed: int = 0
     skipped: int = 0
-    """Not run, because a task that they wait for has failed."""
+    """Not run, because a task that they depend on has failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskPiece:
-    """One attempt at a task on one accelerator."""
+    """One attempt at a task on one device."""
 
     task: str
     attempt: int = 1
     share: float = 1.0
-    """Of the accelerator."""
+    """Share of the device."""
     state: str = ""
-    """running, succeeded, failed; ended: another attempt has followed or will."""
+    """running, succeeded or failed; ended: another attempt follows."""
     start: datetime | None = None
     end: datetime | None = None
-    """``None``: it runs."""
+    """``None``: it is running."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskLane:
-    """An accelerator of a link."""
+    """A device of a link."""
 
     node: str
     device: int | None = None
-    """Its number there; ``None``: the CPUs."""
+    """Index on the node; ``None``: the CPUs."""
     kind: str = ""
     link: int | None = None
     pieces: tuple[TaskPiece, ...] = ()
@@ -335,24 +336,24 @@ class TaskLane:
 
 @dataclass(frozen=True, slots=True)
 class Tasks:
-    """How the tasks within a chain's links stand, as the agent there last wrote."""
+    """States of the tasks in a chain's links, as last written by the agent."""
 
     chain: str
     name: str = ""
     problem: str = ""
-    """Why nothing is known; empty: something is."""
+    """Why the states are unknown; empty: they are known."""
     written: datetime | None = None
     stale: bool = False
-    """Whether a link runs and nothing has been written for minutes."""
+    """Whether a link runs, but no state was written for minutes."""
     over: bool = False
     counts: TaskCounts | None = None
     lanes: tuple[TaskLane, ...] = ()
-    """Of the links that run, else of the last one."""
+    """Devices of the running links, else of the last link."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A replay that somebody asked the daemon for."""
+    """A replay started through the API."""
 
     id: str
     state: str
@@ -363,8 +364,8 @@ class Replay:
     problem: str = ""
     """Why it failed."""
     done: int = 0
-    """Episodes played."""
+    """Number of finished episodes."""
     total: int | None = None
     request: Mapping[str, Any] = field(default_factory=dict)
     result: Mapping[str, Any] | None = None
-    """As ``mirage replay --json`` writes it, where one run is asked for that is done."""
+    """Document of ``mirage replay --json``, if a single replay was requested and is done."""

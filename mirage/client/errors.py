@@ -1,4 +1,4 @@
-"""What can go wrong between a program and the daemon, split by what one does about it."""
+"""Errors between a program and the daemon, by what the program can do about them."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ _BUSY = (408, 425, 429)
 
 
 class ClientError(Exception):
-    """Base of all that this package raises."""
+    """Base class of all errors of this package."""
 
 
 class DaemonUnreachable(ClientError):
-    """Nobody answers, or what answers is no Mirage daemon: start it, or name another address."""
+    """No server replies, or the server is no Mirage daemon: start one, or use another address."""
 
 
 class Unanswered(DaemonUnreachable):
-    """The request was sent and no answer came: the daemon may have done what it was asked to do."""
+    """The request was sent and no reply came: the daemon may have executed it."""
 
 
 class Refusal(ClientError):
-    """The daemon's problem document (RFC 9457): it has understood and says no."""
+    """Problem document of the daemon (RFC 9457): it rejects the request."""
 
     def __init__(self, status: int, detail: str) -> None:
         super().__init__(detail)
         self.status = status
-        """HTTP's: 401, 403 not permitted, 404 no such thing, 409 not now, 422 badly described, 429 too often."""
+        """HTTP status: 401 unauthenticated, 403 denied, 404 not found, 409 conflict, 422 invalid, 429 too many."""
         self.detail = detail
 
     @property
     def permanent(self) -> bool:
-        """Whether the same request gets the same answer again: not where a daemon or a proxy is busy or fails."""
+        """Whether a retry gets the same reply: false if a daemon or a proxy is busy or fails."""
         return self.status < 500 and self.status not in _BUSY
 
 
 class Missing(ClientError):
-    """A library that is wanted for this alone is not installed."""
+    """An optional library that this call needs is not installed."""

@@ -1,6 +1,6 @@
 """Predictors and trained models of a daemon, as dataclasses.
 
-Times are aware ``datetime``s, ``None`` is not known.
+Times are aware ``datetime``s, ``None`` means unknown.
 """
 
 from __future__ import annotations
@@ -15,45 +15,45 @@ from mirage.client.records import Records
 
 @dataclass(frozen=True, slots=True)
 class PredictorUse:
-    """One predictor that decides, watches or could be asked."""
+    """A predictor that is active, in shadow, the fallback or available."""
 
     name: str
     in_charge: bool = False
     shadow: bool = False
     fallback: bool = False
-    """It answers where another cannot."""
+    """It decides if another predictor fails."""
     chains: int = 0
-    """Chains, not over, whose links it times."""
+    """Number of active chains whose links it schedules."""
     past: PastError | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ModelVersion:
-    """One version of a trained model that the daemon keeps."""
+    """One registered version of a trained model."""
 
     name: str
     version: str
     current: bool = False
     cluster: str = ""
     first: datetime | None = None
-    """The first handover that it was trained on."""
+    """First handover of its training set."""
     last: datetime | None = None
     handovers: int = 0
     metrics: Mapping[str, float] = field(default_factory=dict)
     shadow: bool = False
-    """Whether the daemon compares it with the active predictor, and it decides nothing."""
+    """Whether it runs as a shadow predictor."""
     damage: str = ""
     """Why it cannot be used; empty: it can."""
 
 
 @dataclass(frozen=True, slots=True)
 class Predictors:
-    """All predictors of a daemon, and the trained models that it keeps."""
+    """All predictors of a daemon and its model registry."""
 
     installed: tuple[str, ...]
-    """Every name that a configuration, a chain or a prediction may name."""
+    """All names that a configuration, a chain or a request may use."""
     predictors: Records[PredictorUse]
-    """Active, in shadow, for fallback, or named by chains."""
+    """Active, shadow and fallback predictors, and those named by chains."""
     models: Records[ModelVersion] = field(default_factory=Records)
 
 
@@ -63,45 +63,45 @@ class ModelAnswer:
 
     sentence: str
     model: ModelVersion
-    """The one in use now."""
+    """The active version now."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShadowResult:
-    """One predictor over the handovers in one partition; hours."""
+    """Results of one predictor on the handovers in one partition, in hours."""
 
     predictor: str
     partition: str = ""
-    """Empty: of handovers whose partition is not known."""
+    """Empty: handovers in an unknown partition."""
     in_charge: bool = False
-    """Of at least one of the handovers."""
+    """Whether it decided at least one of the handovers."""
     forecasts: int = 0
-    """Made as links were really submitted."""
+    """Number of forecasts at real submissions."""
     error: float | None = None
-    """Median of real start less predicted median."""
+    """Median of real start minus predicted median."""
     absolute_error: float | None = None
-    """Mean."""
+    """Mean absolute error."""
     pinball: float | None = None
     """Mean quantile loss."""
     coverage: float | None = None
-    """Share of real starts within P10 to P90; 0.8 is right."""
+    """Share of real starts between P10 and P90; ideal: 0.8."""
     handovers: int = 0
-    """Those for which its handover can be estimated."""
+    """Number of handovers with an estimated result."""
     interruption: float | None = None
-    """Estimated mean of its handovers."""
+    """Estimated mean interruption."""
     overlap: float | None = None
-    """Estimated mean of its handovers."""
+    """Estimated mean overlap."""
     cost: float | None = None
     """Estimated, in weighted hours per handover."""
     gain: float | None = None
-    """By how much that is less than of the active predictor, on the same handovers."""
+    """Cost of the active predictor minus its cost, on the same handovers."""
     gain_error: float | None = None
     """Standard error of the gain."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShadowResults:
-    """Active predictors and those in shadow, compared in each partition."""
+    """Active and shadow predictors compared by partition."""
 
     predictors: Records[ShadowResult]
-    """By partition; there active ones first, then by gain."""
+    """By partition, active ones first, then by gain."""

@@ -1,4 +1,4 @@
-"""From a JSON document to a dataclass: unknown fields are left out, missing ones get their defaults."""
+"""Convert JSON documents to dataclasses: unknown fields are ignored, missing ones get their defaults."""
 
 from __future__ import annotations
 
@@ -14,31 +14,32 @@ from mirage.client.records import Records
 T = TypeVar("T")
 
 _KNOWN: dict[Any, dict[str, Any]] = {}
-"""Types of fields by class: to resolve them takes longer than to read a document."""
+"""Field types by class, cached because resolving them is slower than reading a document."""
 
 
 def read(kind: type[T], document: Any) -> T:
-    """A daemon of another version may say more or less than is known here: only what has no default must be there.
+    """Convert a document of a daemon of any version; only fields without a default are required.
 
-    Raises ``DaemonUnreachable`` where what came is not such a document at all.
+    Raises ``DaemonUnreachable`` for anything else.
     """
     if not isinstance(document, dict):
         raise DaemonUnreachable(
-            f"expected a {kind.__name__}, got {str(document)[:80]!r}: is that a Mirage daemon?"
+            f"expected a {kind.__name__}, got {str(document)[:80]!r}; check that the server is a Mirage daemon"
         )
     try:
         return kind(
             **{name: _value(hint, document[name]) for name, hint in _hints(kind).items() if name in document}
         )
     except (TypeError, ValueError) as error:
-        raise DaemonUnreachable(f"this is no {kind.__name__} that this version knows: {error}") from None
+        raise DaemonUnreachable(f"{kind.__name__} of an unknown version: {error}") from None
 
 
 def read_all(kind: type[T], documents: Any) -> list[T]:
-    """A list of them."""
+    """Convert a list of documents."""
     if not isinstance(documents, list | None):
         raise DaemonUnreachable(
-            f"expected a list of {kind.__name__}, got {str(documents)[:80]!r}: is that a Mirage daemon?"
+            f"expected a list of {kind.__name__}, got {str(documents)[:80]!r}; check that the server is a Mirage "
+            "daemon"
         )
     return [read(kind, document) for document in documents or ()]
 

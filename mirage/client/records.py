@@ -1,4 +1,4 @@
-"""Lists of what the daemon tells that become pandas' frames, where pandas is installed."""
+"""Lists of records that can be converted to pandas frames, if pandas is installed."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ T = TypeVar("T")
 
 
 class Records(list[T]):
-    """A list; ``to_frame`` makes a table of it."""
+    """List of records; ``to_frame`` converts it to a table."""
 
     def to_frame(self) -> Any:
-        """A ``pandas.DataFrame``, one row an item; fields of nested items are columns such as ``request.nodes``.
+        """Return a ``pandas.DataFrame`` with one row per item; nested fields become columns such as
+        ``request.nodes``.
 
-        What a field lists (a chain's links) stays a list in its cell. Raises ``Missing`` without pandas.
+        A list within an item (a chain's links) stays a list in its cell. Raises ``Missing`` without pandas.
         """
         try:
             import pandas as pd
         except ImportError:
-            raise Missing("frames need pandas: pip install pandas") from None
+            raise Missing("pandas is not installed; install it: pip install pandas") from None
         return pd.DataFrame([dict(_cells(item, "")) for item in self])
 
 

@@ -1,4 +1,4 @@
-"""HTTP to one daemon, over its Unix socket or over TCP; one connection a request."""
+"""HTTP to one daemon, over its Unix socket or TCP; one connection per request."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _NO_HEADERS: Mapping[str, str] = {}
 
 @dataclass(frozen=True, slots=True)
 class Transport:
-    """Asks the daemon at one address. Safe to share between threads."""
+    """Sends requests to the daemon at one address; thread-safe."""
 
     address: Address
     token: str = field(default="", repr=False)
-    """An API token, or one of Slurm's; the socket needs none, the kernel says who asks there."""
+    """API token or Slurm JWT; not needed on the socket, where the kernel identifies the caller."""
     tls: ssl.SSLContext | None = field(default=None, repr=False)
 
     def ask(
@@ -43,27 +43,26 @@ class Transport:
         headers: Mapping[str, str] = _NO_HEADERS,
         timeout: float = TIMEOUT,
     ) -> Any:
-        """The document that answers, ``None`` for an empty answer. ``document`` is sent as JSON.
+        """Send a request and return the reply's document, ``None`` for an empty reply. ``document`` is sent as
+        JSON.
 
-        ``timeout``: seconds for the whole exchange.
-
-        ``target`` begins behind ``/api/v1``. Raises ``DaemonUnreachable``, and ``Refusal`` with the daemon's
-        words.
+        ``target``: path after ``/api/v1``; ``timeout``: seconds for the whole exchange. Raises
+        ``DaemonUnreachable``, and ``Refusal`` with the daemon's message.
         """
         with self._request(method, f"{ROOT}{target}", document, headers, timeout) as (response, _):
             content = _read_whole(response)
         return self._answer(response.status, content)
 
     def ask_root(self, target: str, *, timeout: float = TIMEOUT) -> Any:
-        """``ask`` with GET, for addresses next to the API: ``/healthz``, ``/version``."""
+        """Send GET to an endpoint outside the API: ``/healthz``, ``/version``."""
         with self._request("GET", target, None, _NO_HEADERS, timeout) as (response, _):
             content = _read_whole(response)
         return self._answer(response.status, content)
 
     def lines(self, target: str, headers: Mapping[str, str], *, timeout: float) -> Iterator[str]:
-        """The lines of an answer that continues, until the daemon ends it.
+        """Yield the lines of a streamed reply until the daemon ends it.
 
-        Raises ``DaemonUnreachable``, also where no whole line has come for ``timeout`` seconds, and ``Refusal``.
+        Raises ``DaemonUnreachable``, also after ``timeout`` seconds without a whole line, and ``Refusal``.
         """
         with self._request("GET", f"{ROOT}{target}", None, headers, timeout) as (response, deadline):
             if response.status >= 400:
@@ -76,17 +75,17 @@ class Transport:
 
     def _answer(self, status: int, content: bytes) -> Any:
         if 300 <= status < 400:
-            said = f"{self.address} answers with status {status}: it leads to another address; name that one"
+            said = f"{self.address} redirects (status {status}); use the URL that it redirects to"
             raise DaemonUnreachable(said)
         try:
             answer = json.loads(content) if content else None
         except (ValueError, RecursionError):
             if status >= 400:
-                raise Refusal(status, f"{self.address} answers with status {status}") from None
-            raise DaemonUnreachable(f"{self.address}: what answers there is not a Mirage daemon") from None
+                raise Refusal(status, f"{self.address} replied with status {status}") from None
+            raise DaemonUnreachable(f"{self.address}: the server is not a Mirage daemon") from None
         if status >= 400:
             detail = answer.get("detail") if isinstance(answer, dict) else None
-            raise Refusal(status, str(detail or f"{self.address} answers with status {status}"))
+            raise Refusal(status, str(detail or f"{self.address} replied with status {status}"))
         return answer
 
     @contextmanager
@@ -102,9 +101,11 @@ class Transport:
             connection.request(method, target, body, sent)
             yield connection.getresponse(), connection.deadline
         except TimeoutError as error:
-            raise Unanswered(f"{self.address}: the daemon did not answer in {timeout:g} s") from error
+            raise Unanswered(f"{self.address}: no reply from the daemon within {timeout:g} s") from error
         except (OSError, http.client.HTTPException) as error:
-            raise Unanswered(f"{self.address}: the daemon went away before it answered: {error!r}") from error
+            raise Unanswered(
+                f"{self.address}: the daemon closed the connection without a reply: {error!r}"
+            ) from error
         finally:
             connection.close()
 
@@ -112,7 +113,7 @@ class Transport:
         return {"Authorization": f"Bearer {self.token}"} if self.token else {}
 
     def _connection(self, timeout: float) -> BoundedConnection:
-        """Connected. Raises ``DaemonUnreachable``."""
+        """Return an open connection. Raises ``DaemonUnreachable``."""
         address = self.address
         if address.tls:
             connection: BoundedConnection = BoundedTlsConnection(
@@ -132,7 +133,7 @@ class Transport:
 def _read_whole(response: http.client.HTTPResponse) -> bytes:
     content = response.read(_LARGEST + 1)
     if len(content) > _LARGEST:
-        raise http.client.HTTPException(f"the answer has more than {_LARGEST >> 20} MiB")
+        raise http.client.HTTPException(f"the reply exceeds {_LARGEST >> 20} MiB")
     if response.length:
         raise http.client.IncompleteRead(content, response.length)
     return content
@@ -140,7 +141,6 @@ def _read_whole(response: http.client.HTTPResponse) -> bytes:
 
 def _no_daemon(address: Address, error: OSError) -> str:
     return (
-        f"no daemon answers on {address} ({error.strerror or error}). "
-        "Start one in your own name: `mirage daemon &`; or name the socket of a running one with --socket or "
-        "$MIRAGE_SOCKET"
+        f"no daemon answers on {address} ({error.strerror or error}). Start one: `mirage daemon &`; or give the "
+        "socket of a running one with --socket or $MIRAGE_SOCKET"
     )

@@ -1,1 +1,1 @@
-"""What the daemon is told: files and environment in, one checked value out."""
+"""Configuration of the daemon: keys, files, default directories and reference."""

@@ -1,4 +1,4 @@
-"""A configuration for people's eyes."""
+"""Display of a configuration."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def settings(config: BaseModel, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], object]]:
-    """Every key with its value, sections flattened, in the order of the model."""
+    """Yield every key with its value, sections flattened, in the order of the model."""
     for name in type(config).model_fields:
         value = getattr(config, name)
         if isinstance(value, BaseModel):
@@ -23,5 +23,5 @@ def settings(config: BaseModel, above: tuple[str, ...] = ()) -> Iterator[tuple[t
 
 
 def masked(value: object) -> object:
-    """The value for people's eyes: a password within a URL is hidden."""
+    """Return the value with passwords in URLs hidden."""
     return without_secrets(value) if isinstance(value, str) else value

@@ -1,4 +1,4 @@
-"""From files and environment to one configuration, with the origin of every value."""
+"""Load one configuration from files and environment, with the origin of every value."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Source:
     """The file's text; empty for the environment."""
 
     def place(self, key: Key) -> str:
-        """Where a reader finds ``key``: file and line, or the variable."""
+        """Return the place of ``key``: file and line, or the variable."""
         if not self.text:
             return _PREFIX + "__".join(key).upper()
         line = line_of(self.text, key)
@@ -53,23 +53,23 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A configuration and where it comes from."""
+    """A configuration with the origin of its values."""
 
     config: Config
     sources: tuple[Source, ...]
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Those that were read."""
+        """Configuration files that were read."""
         return tuple(Path(source.name) for source in self.sources if source.text)
 
     def origin(self, key: Key) -> str:
-        """File and line, variable, or ``default``."""
+        """Return file and line, the variable, or ``default``."""
         return _origin(self.sources, key)
 
     @contextmanager
     def explaining(self) -> Iterator[None]:
-        """A ``ConfigError`` raised inside that names a key alone names its place too."""
+        """Add the place to every ``ConfigError`` inside that names only a key."""
         try:
             yield
         except ConfigError as error:
@@ -83,7 +83,7 @@ def load_config(file: Path | None = None) -> Loaded:
     """The configuration of ``file`` (default: root's or the user's own, if there is one) and the environment.
 
     Files of the directory ``conf.d`` next to it override it in order of their names; variables such as
-    ``MIRAGE_LOOP__INTERVAL`` override both. Raises ``ConfigError`` naming file, line and key of the first fault.
+    ``MIRAGE_LOOP__INTERVAL`` override both. Raises ``ConfigError`` with file, line and key of the first error.
     """
     file = file or default_file(os.environ, os.getuid())
     sources = (*(_read(path) for path in _files(file)), _environment())
@@ -95,7 +95,7 @@ def _files(file: Path | None) -> tuple[Path, ...]:
 
 
 def _overrides(folder: Path) -> list[Path]:
-    """Raises ``ConfigError`` for a directory that cannot be listed: without its files users might do more."""
+    """Raises ``ConfigError`` for a directory that cannot be listed: its files may restrict users."""
     if is_absent(folder):
         return []
     try:
@@ -147,11 +147,9 @@ def _merged(below: Document, above: Document) -> Document:
 
 
 def _with_places(config: Config, places: Places) -> Config:
-    """Directories, store and socket filled in where nothing names them."""
+    """Fill in the default directories, database and socket."""
     state = config.service.state or str(places.state)
-    beside = (
-        places.runtime == places.state
-    )  # an ordinary user's socket lies in the state directory, wherever that is
+    beside = places.runtime == places.state  # an ordinary user's socket is in the state directory
     runtime = config.service.runtime or (state if beside else str(places.runtime))
     filled = {
         "service": {"state": state, "runtime": runtime},
@@ -163,7 +161,7 @@ def _with_places(config: Config, places: Places) -> Config:
 
 
 def _fault(error: ValidationError, sources: tuple[Source, ...]) -> ConfigError:
-    """The first fault with its place; the others are counted."""
+    """Return the first error with its place and the number of further ones."""
     found = faults_of(error)
     key = tuple(map(str, found[0].path))
     return ConfigError(f"{_origin(sources, key)}: {found[0].key}", _problem(found[0], key) + more_faults(found))
@@ -173,7 +171,7 @@ def _problem(fault: Fault, key: Key) -> str:
     if fault.kind == "extra_forbidden":
         return f"no such key{did_you_mean(key[-1], _keys_of(key[:-1]))}"
     if fault.kind in ("model_type", "model_attributes_type"):
-        return "a section is wanted here, not a value"
+        return "expected a section, not a value"
     return fault.said
 
 

@@ -1,4 +1,4 @@
-"""Where a daemon keeps its things when nothing says otherwise: the same answer for it and for who looks for it."""
+"""Default directories of a daemon, for the daemon and for its clients."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ if TYPE_CHECKING:
 SYSTEM_FILE = Path("/etc/mirage/mirage.toml")
 SOCKET = "api.sock"
 SHARED_FOLDERS = (Path("/var/tmp"), Path("/tmp"))  # noqa: S108 - a directory of the user's own in there, checked
-"""Where an ordinary user may keep things on this machine's own disk; the first is kept over a reboot."""
+"""Local directories for files of ordinary users; the first one survives a reboot."""
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Directories of one daemon; they need not exist yet."""
+    """Directories of one daemon; they may not exist yet."""
 
     state: Path
-    """Kept across restarts: store, lock, heartbeat."""
+    """Database, lock and heartbeat; kept across restarts."""
     runtime: Path
-    """The socket. An ordinary user's lies next to the state: sessions come and go, and not all of them have a
-    runtime directory."""
+    """The socket. For an ordinary user this is the state directory, because not every session has a runtime
+    directory."""
     remark: str = ""
-    """Why the state is not where one would look for it; empty: it is."""
+    """Why the state is not in the usual directory; empty: it is."""
 
 
 def network_kind(folder: Path) -> str:
-    """The type of the network file system that holds ``folder``, or will; empty: a local one does."""
+    """Return the type of the network file system that ``folder`` is, or will be, on; empty: a local one."""
     there = next(above for above in (folder, *folder.parents) if _is_there(above))
     return network_file_system(there)
 
 
 def default_places(environ: Mapping[str, str], uid: int) -> Places:
-    """systemd's directories of a unit; else the system's for root; else the user's.
+    """Return the directories of a systemd unit; else the system's for root; else the user's.
 
-    An ordinary user's is ``~/.local/state/mirage`` (or ``$XDG_STATE_HOME``). Where that is on a network file
-    system, on which no database can be kept, it is ``mirage-USER`` in the first of the shared directories that is
-    local and lets the user have it.
+    An ordinary user's state directory is ``~/.local/state/mirage`` (or ``$XDG_STATE_HOME``). A network file system
+    cannot hold a database: then it is ``mirage-USER`` in the first shared directory that is local and available to
+    the user.
     """
     home = Places(Path("/var/lib/mirage"), Path("/run/mirage")) if uid == 0 else _users_place(environ, uid)
     state, runtime = _first(environ, "STATE_DIRECTORY"), _first(environ, "RUNTIME_DIRECTORY")
@@ -54,33 +54,33 @@ def default_places(environ: Mapping[str, str], uid: int) -> Places:
 
 
 def daemon_socket(own: Path) -> Path:
-    """The socket to ask on: one's ``own``; the site's, where there is only that."""
+    """Return the user's ``own`` socket, or the site's if only that one exists."""
     system = default_places({}, 0).runtime / SOCKET
     return system if system.exists() and not own.exists() else own
 
 
 def remark_on(state: Path) -> str:
-    """Why the state is in ``state``, where that is by default and not where one would look; else empty."""
+    """Return why ``state`` is the default directory instead of the usual one; else an empty text."""
     places = default_places(os.environ, os.getuid())
     return places.remark if places.state == state else ""
 
 
 def _users_place(environ: Mapping[str, str], uid: int) -> Places:
     own = (_folder(environ, "XDG_STATE_HOME") or _home(environ) / ".local/state") / "mirage"
-    # A store that is there was taken by a daemon: it stays the place, and needs no look at the mounts.
+    # An existing database was created by a daemon: its directory stays valid, without a check of the mounts.
     if environ.get("STATE_DIRECTORY") or _is_there(own / "mirage.db") or not (kind := network_kind(own)):
         return Places(own, own)
     for folder in SHARED_FOLDERS:
         place = folder / f"mirage-{_user_name(uid)}"
         if folder.is_dir() and not network_kind(place) and _is_taken(place, uid) and not network_kind(place):
-            said = f"{own} is on a network file system ({kind}): the state is in {place}, for this machine only"
-            lasts = "" if folder is SHARED_FOLDERS[0] else ", and a restart of the machine may empty it"
+            said = f"{own} is on a network file system ({kind}): the state is in {place}, only for this machine"
+            lasts = "" if folder is SHARED_FOLDERS[0] else ", and a reboot may delete it"
             return Places(place, place, said + lasts)
     return Places(own, own)
 
 
 def _is_taken(place: Path, uid: int) -> bool:
-    """Whether ``place`` is this user's directory now; it is created if it is missing.
+    """Create ``place`` if it is missing, and return whether it is this user's directory.
 
     Another user could create a missing directory between two checks, but cannot replace one of this user's.
     """
@@ -93,7 +93,7 @@ def _is_taken(place: Path, uid: int) -> bool:
 
 
 def may_be_had(folder: Path, uid: int) -> bool:
-    """Whether ``folder`` is this user's, or nobody's yet. A link is not, wherever it leads."""
+    """Return whether ``folder`` belongs to this user or does not exist. A symbolic link never does."""
     try:
         about = folder.lstat()
     except FileNotFoundError:
@@ -111,9 +111,9 @@ def _is_there(path: Path) -> bool:
 
 
 def default_file(environ: Mapping[str, str], uid: int) -> Path | None:
-    """The file that is read when none is named: root's in ``/etc``, a user's own; ``None`` where there is none.
+    """Return the default configuration file: root's in ``/etc``, or the user's; ``None`` if it does not exist.
 
-    An ordinary user's daemon does not read the system's file: that one describes another daemon.
+    An ordinary user's daemon does not read the system's file, which describes another daemon.
     """
     own = (_folder(environ, "XDG_CONFIG_HOME") or _home(environ) / ".config") / "mirage" / "mirage.toml"
     file = SYSTEM_FILE if uid == 0 else own
@@ -121,7 +121,7 @@ def default_file(environ: Mapping[str, str], uid: int) -> Path | None:
 
 
 def is_absent(path: Path) -> bool:
-    """Whether nothing has this name. A link that leads nowhere is there, and so is what may not be seen."""
+    """Return whether nothing has this name. Dangling links and inaccessible files exist."""
     try:
         path.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -136,13 +136,13 @@ def _home(environ: Mapping[str, str]) -> Path:
 
 
 def _folder(environ: Mapping[str, str], name: str) -> Path | None:
-    """What a variable names; a relative path is ignored, as the XDG specification has it."""
+    """Return the directory in a variable; a relative path is ignored, as in the XDG specification."""
     path = Path(environ.get(name) or ".")
     return path if path.is_absolute() else None
 
 
 def _user_name(uid: int) -> str:
-    """By the user database: a variable could say anything."""
+    """Return the name from the user database, because variables are not reliable."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -150,6 +150,6 @@ def _user_name(uid: int) -> str:
 
 
 def _first(environ: Mapping[str, str], name: str) -> Path | None:
-    """The first directory of a variable that systemd sets (colons between)."""
+    """Return the first directory of a colon-separated variable of systemd."""
     listed = environ.get(name, "")
     return Path(listed.split(":")[0]) if listed else None

@@ -1,4 +1,4 @@
-"""Every key of the configuration as a file: its default, and what it is for, from the model's own words."""
+"""The configuration reference: every key with default and meaning, generated from the model's docstrings."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ _WIDTH = 115
 _DAY, _HOUR = 86_400, 3_600
 
 _HEADING = """\
-Mirage: every key with its default, as "mirage config reference" writes it. A key that is left out, or commented
-out, holds its default. Durations are seconds, or texts such as "90s", "10m", "30d". Files of conf.d/ beside this
-one override it, and variables such as MIRAGE_LOOP__INTERVAL=30s override both. "mirage config check FILE" checks a
-file, "mirage config show" says what holds and why."""
+Mirage: every key with its default, as printed by "mirage config reference". A missing or commented key has its
+default. Durations are seconds, or texts such as "90s", "10m", "30d". Files in conf.d/ next to this file override
+it, and variables such as MIRAGE_LOOP__INTERVAL=30s override both. "mirage config check FILE" checks a file,
+"mirage config show" prints all values and their origins."""
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key of a table of the file."""
+    """A key of the configuration file."""
 
     name: str
     words: str
-    """What it is for; where it takes one of several words, these too."""
+    """Meaning and, for an enumeration, the possible values."""
     value: str
-    """As TOML writes it."""
+    """In TOML syntax."""
     is_default: bool
-    """False: there is no default, and ``value`` is an example."""
+    """False: the key has no default, and ``value`` is an example."""
     row: tuple[Key, ...] = ()
-    """Of a list of tables, of which there is none by default: the keys of one."""
+    """Keys of one element, if the key is a list of tables."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of the file."""
+    """A table of the configuration file."""
 
     path: tuple[str, ...]
     words: str
@@ -57,18 +57,18 @@ class Table:
 
     @property
     def name(self) -> str:
-        """As its heading in the file says it."""
+        """Heading of the table in the file."""
         return ".".join(self.path)
 
 
 def reference() -> str:
-    """A configuration file in which every key is commented out; without the comment signs nothing changes."""
+    """Return a configuration file with every key commented out and set to its default."""
     blocks = ["\n".join(_comment(_HEADING)), *(_block(table) for table in tables(Config))]
     return "\n\n".join(blocks) + "\n"
 
 
 def tables(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[Table]:
-    """Every table that has keys of its own, in the order of the model."""
+    """Yield every table that has keys, in the order of the model."""
     keys = tuple(_keys(model))
     if keys and path:
         yield Table(path, inspect.getdoc(model) or "", keys)
@@ -140,7 +140,7 @@ def _comment(words: str) -> list[str]:
 
 @cache
 def _words(model: type[BaseModel]) -> Mapping[str, str]:
-    """The text below each key of the model's source: what it is for."""
+    """Return the docstring below each key in the model's source."""
     body = ast.parse(textwrap.dedent(inspect.getsource(model))).body[0]
     assert isinstance(body, ast.ClassDef)
     found = {}
@@ -157,7 +157,7 @@ def _is_section(annotation: Any) -> bool:
 
 
 def _row_of(annotation: Any) -> type[BaseModel] | None:
-    """The table that a list of tables is made of."""
+    """Return the model of the elements in a list of tables."""
     rows = [each for each in get_args(annotation) if _is_section(each)]
     return rows[0] if get_origin(annotation) in (tuple, list) and rows else None
 

@@ -1,4 +1,4 @@
-"""What values of the configuration are: their types, their bounds and how they may be written."""
+"""Types, bounds and formats of configuration values."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
 _OF_FILES = re.compile(r"[~/.]")
-"""What no preset has in its name."""
+"""Characters that no preset name has."""
 
-# pydantic makes a fault of the key out of a ValueError, and of nothing else.
+# pydantic converts only a ValueError into an error of the key.
 
 
 def _duration(value: object) -> object:
@@ -33,7 +33,7 @@ def _duration(value: object) -> object:
 
 
 def valid_aim(value: str) -> str:
-    """An aim as it is written, where it is one."""
+    """Return a valid objective unchanged. Raises ``ValueError``."""
     try:
         parse_aim(value)
     except BadSpelling as error:
@@ -42,24 +42,24 @@ def valid_aim(value: str) -> str:
 
 
 def absolute_path(value: str) -> str:
-    """The absolute path of a file or directory, where one can have it; empty: none is named.
+    """Return a valid absolute path unchanged; empty: no path. Raises ``ValueError``.
 
-    A relative one would be another place with each directory that a daemon is started in.
+    A relative path would depend on the directory in which the daemon is started.
     """
     if value and not value.startswith("/"):
-        raise ValueError("expected an absolute path, such as /var/lib/mirage (~ is not replaced)")
+        raise ValueError("expected an absolute path, such as /var/lib/mirage (~ is not expanded)")
     if value and (problem := path_problem(value)):
-        raise ValueError(f"no file can have this name: {problem}")
+        raise ValueError(f"invalid file name: {problem}")
     return value
 
 
 def path_or_name(value: str) -> str:
-    """A name that Mirage knows, such as ``ls6`` or ``generated:demo:1``, or an absolute path."""
+    """Return a preset name, such as ``ls6`` or ``generated:demo:1``, or a valid absolute path."""
     return absolute_path(value) if _OF_FILES.search(value) else value
 
 
 def database_url(value: str) -> str:
-    """A database's URL; SQLite's file is named by its absolute path."""
+    """Return a database URL; SQLite requires an absolute path. Raises ``ValueError``."""
     kind, _, file = value.partition(":///")
     if kind.startswith("sqlite") and file and not file.startswith(("/", ":memory:")):
         raise ValueError("expected an absolute path, hence four slashes: sqlite:////var/lib/mirage/mirage.db")
@@ -75,7 +75,7 @@ def _number(value: object) -> object:
 SECONDS = BeforeValidator(_duration)
 """Marks a whole number that may be written as a duration."""
 NUMBER = BeforeValidator(_number)
-"""Marks a number that ``true`` and ``false`` are none of."""
+"""Marks a number; ``true`` and ``false`` are invalid."""
 
 Duration = Annotated[int, Field(ge=0, le=LONGEST_SPAN), SECONDS]
 Positive = Annotated[int, Field(ge=1, le=LONGEST_SPAN), SECONDS]
@@ -89,5 +89,5 @@ AboveZero = Annotated[float, Field(gt=0, le=HIGHEST_FACTOR), NUMBER]
 
 
 def is_duration(about: FieldInfo) -> bool:
-    """Whether the key holds seconds, and may be written as a duration."""
+    """Tell whether the key is in seconds and may be written as a duration."""
     return SECONDS in about.metadata

@@ -1,1 +1,1 @@
-"""What the daemon counts and measures of itself, as Prometheus reads it (docs/observability.md)."""
+"""Metrics of the daemon for Prometheus (docs/observability.md)."""

@@ -1,4 +1,4 @@
-"""The text that Prometheus scrapes."""
+"""Text format for Prometheus."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ if TYPE_CHECKING:
 
 
 def expose(registry: CollectorRegistry, accept: str) -> tuple[bytes, str]:
-    """The metrics, and how to call their format: OpenMetrics where ``accept`` asks for it."""
+    """Return the metrics and their content type; OpenMetrics if ``accept`` requests it."""
     encode, content_type = choose_encoder(accept)
     return encode(registry), content_type

@@ -1,4 +1,4 @@
-"""Counters and histograms: what happened since the process began. Every thread may count."""
+"""Counters and histograms since the start of the process; thread-safe."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     from mirage.domain.journal import Entry
 
 _NOBODY = "none"
-"""Who predicted where no prediction was asked."""
+"""Predictor label of decisions without a prediction."""
 
 
 class Meters:
-    """All that is counted; no label ever names a user, a chain or a job."""
+    """All counters and histograms; no label names a user, a chain or a job."""
 
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = registry = CollectorRegistry()
         self.known: frozenset[str] = frozenset()
-        """Predictors that the configuration names: the only ones told apart by their parameters."""
+        """Predictors of the configuration: only their labels contain parameters."""
         self._submitted: dict[ChainId | None, bool] = {}
 
         def counter(name: str, text: str, *labels: str) -> Counter:
@@ -46,98 +46,102 @@ class Meters:
         def histogram(name: str, text: str, bounds: tuple[float, ...], *labels: str) -> Histogram:
             return Histogram(f"mirage_{name}", text, labels, buckets=bounds, registry=registry)
 
-        Info("mirage_build", "Which Mirage this is.", registry=registry).info(
+        Info("mirage_build", "Versions of Mirage and Python.", registry=registry).info(
             {"version": __version__, "python": platform.python_version()}
         )
         ProcessCollector(namespace="mirage", registry=registry)
-        self._cycles = counter("cycles", "Cycles of the loop.", "result")
-        self._chain_failures = counter("chain_failures", "Errors in the turn of one chain, or in one command.")
-        self._cycle_time = histogram("cycle_duration_seconds", "How long cycles took.", ANSWERS)
-        self._poll_time = histogram("poll_duration_seconds", "How long looks at the cluster took.", ANSWERS)
-        self._decisions = counter("decisions", "Decisions about successors.", "action", "predictor")
-        self._shadows = counter("shadow_decisions", "What predictors in shadow would have decided.", "predictor")
-        self._disagreements = counter(
-            "shadow_disagreement", "Where a predictor in shadow would have decided otherwise.", "predictor"
+        self._cycles = counter("cycles", "Cycles of the decision loop.", "result")
+        self._chain_failures = counter(
+            "chain_failures", "Errors limited to one chain or one command within a cycle."
         )
-        self._fallbacks = counter("fallbacks", "Predictions that another predictor had to make.", "predictor")
+        self._cycle_time = histogram("cycle_duration_seconds", "Duration of cycles, in seconds.", ANSWERS)
+        self._poll_time = histogram(
+            "poll_duration_seconds", "Duration of polls of the cluster, in seconds.", ANSWERS
+        )
+        self._decisions = counter("decisions", "Decisions about successors.", "action", "predictor")
+        self._shadows = counter("shadow_decisions", "Decisions of shadow predictors.", "predictor")
+        self._disagreements = counter(
+            "shadow_disagreement", "Shadow decisions that differ from the active predictor's.", "predictor"
+        )
+        self._fallbacks = counter("fallbacks", "Predictions replaced by the fallback.", "predictor")
         self._prediction_time = histogram(
-            "prediction_duration_seconds", "How long predictors took.", ANSWERS, "predictor"
+            "prediction_duration_seconds", "Duration of predictions, in seconds.", ANSWERS, "predictor"
         )
         self._errors = histogram(
             "prediction_error_seconds",
-            "By how much the median of a forecast missed the start, either way.",
+            "Absolute difference between predicted median and real start, in seconds.",
             GAPS,
             "predictor",
         )
         self._places = counter(
             "forecasts",
-            "Starts before P10 of their forecast (early), up to P90 (within), or after it (late).",
+            "Starts before P10 of their forecast (early), from P10 to P90 (within), or after P90 (late).",
             "predictor",
             "start",
         )
         self._interruptions = histogram(
-            "interruption_seconds", "Seconds without a running link, of complete handovers.", GAPS
+            "interruption_seconds", "Seconds without a running link, per completed handover.", GAPS
         )
         self._overlaps = histogram(
-            "overlap_seconds", "Seconds with two running links, of complete handovers.", GAPS
+            "overlap_seconds", "Seconds with two running links, per completed handover.", GAPS
         )
         self._saved = counter(
-            "saved_seconds", "Seconds of interruption that early submissions spared, by the medians of forecasts."
+            "saved_seconds", "Seconds of interruption avoided by early submission, by medians of forecasts."
         )
-        self._submissions = counter("submissions", "Links sent to Slurm.", "result")
-        self._notifications = counter("notifications", "Messages to people.", "channel", "result")
+        self._submissions = counter("submissions", "Submissions of links to Slurm.", "result")
+        self._notifications = counter("notifications", "Notifications.", "channel", "result")
         for result in ("ok", "failed"):
             self._cycles.labels(result)
         for result in ("accepted", "rejected", "not_permitted", "unavailable"):
             self._submissions.labels(result)
 
     def cycled(self, seconds: float, *, failed: bool) -> None:
-        """A cycle has ended."""
+        """Count a finished cycle."""
         self._cycles.labels("failed" if failed else "ok").inc()
         self._cycle_time.observe(seconds)
 
     def chain_failed(self) -> None:
-        """An error ended the turn of one chain, or one command."""
+        """Count an error limited to one chain or one command."""
         self._chain_failures.inc()
 
     def polled(self, seconds: float) -> None:
-        """The cluster was looked at, without success or not."""
+        """Count a poll of the cluster, successful or not."""
         self._poll_time.observe(seconds)
 
     def predicted(self, predictor: str, seconds: float) -> None:
-        """A predictor was asked."""
+        """Count a prediction."""
         self._prediction_time.labels(self._called(predictor)).observe(seconds)
 
     def submitted(self, result: str) -> None:
-        """A link was sent; ``accepted``, or why not."""
+        """Count a submission; ``result``: ``accepted``, or why not."""
         self._submissions.labels(result).inc()
 
     def expect(self, channels: Iterable[str]) -> None:
-        """Messages go by these: each result is a series from the start, so that its first is an increase."""
+        """Create the series of these channels at 0, so that the first message counts as an increase."""
         for channel in channels:
             for result in ("sent", "failed", "dropped"):
                 self._notifications.labels(channel, result)
 
     def know(self, predictors: Iterable[str]) -> None:
-        """These predictors are configured, and may fail."""
+        """Create the series of the configured predictors."""
         self.known = frozenset(predictors)
         for name in self.known:
             self._fallbacks.labels(self._called(name))
 
     def notified(self, channel: str, result: str) -> None:
-        """A message was ``sent``, ``failed`` or ``dropped``."""
+        """Count a message; ``result``: ``sent``, ``failed`` or ``dropped``."""
         self._notifications.labels(channel, result).inc()
 
     def came_true(self, foreseen: Foreseen) -> None:
-        """A link has started of which something was predicted."""
+        """Record the error of a forecast when its link has started."""
         name = self._called(foreseen.predictor)
         self._errors.labels(name).observe(abs(foreseen.error))
-        if len(foreseen.forecast.levels) > 1:  # who names one time only says nothing of P10 and P90
-            for place in PLACES:  # an alert compares one of them with their sum: none may be missing
+        if len(foreseen.forecast.levels) > 1:  # a point forecast has no P10 and P90
+            for place in PLACES:  # an alert needs all of them
                 self._places.labels(name, place).inc(place == foreseen.place)
 
     def hear(self, entry: Entry) -> None:
-        """An entry of the journal; the loop's thread alone."""
+        """Count a journal entry; only called in the loop's thread."""
         if entry.kind is EntryKind.DECISION and entry.link:
             self._decided(entry)
         elif entry.kind is EntryKind.SHADOW:
@@ -158,7 +162,7 @@ class Meters:
             self._fallbacks.labels(self._called(entry.asked)).inc()
 
     def _called(self, predictor: str) -> str:
-        """Users name predictors for their chains: whatever parameter they think of must not become a series."""
+        """Return the label of a predictor: parameters that users choose must not create series."""
         kind, _, parameter = predictor.partition(":")
         if predictor in self.known and parameter and "/" not in parameter:
             return predictor

@@ -1,4 +1,4 @@
-"""Gauges: how things stand, read at each scrape from what the last cycle froze."""
+"""Gauges, read at each scrape from the status of the last cycle."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where gauges are read; all from any thread, and none may wait."""
+    """Sources of the gauges; thread-safe and non-blocking."""
 
     status: Callable[[], Status]
     now: Callable[[], Seconds]
     """Slurm's clock."""
     unsaved: Callable[[], int]
-    """Lines of the journal that are not on disk yet."""
+    """Number of journal entries that are not in the database yet."""
     impediment: Callable[[], str]
-    """Why the daemon may not act; empty: it leads."""
+    """Why the daemon may not act; empty: it is the leader."""
     checks_hanging: Callable[[], int] = int
-    """Checks of users' files that have no result after their timeout."""
+    """Number of checks of users' files without a result after their timeout."""
     stuck: Callable[[], int] = int
-    """Threads of predictors that will hardly end."""
+    """Number of stuck predictor threads."""
     outdated: Callable[[], int] = int
-    """Keys and policies of which an older version is in force."""
+    """Number of keys and policies of which an older version is in force."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Chain:
-    """What counts of one chain."""
+    """Facts of one chain for the counts."""
 
     record: ChainRecord
     links: tuple[str, ...]
-    """States of those on the cluster."""
+    """States of pending and running links."""
     state: str
 
     @classmethod
@@ -60,7 +60,7 @@ class _Chain:
 
 @dataclass(frozen=True, slots=True)
 class _Counts:
-    """Of one status: counted once however often it is scraped, and only what has changed since the one before."""
+    """Counts of one status, computed once per status and only for changed chains."""
 
     status: Status
     each: Mapping[ChainId, _Chain]
@@ -90,47 +90,49 @@ class Standing(Collector):
         self._counts = _Counts.of(sources.status(), {})
 
     def describe(self) -> Iterable[Metric]:
-        """Names alone: registering asks for them."""
+        """Return the metrics, whose names registration needs."""
         return self.collect()
 
     def collect(self) -> Iterator[Metric]:
-        """One value each."""
+        """Yield all gauges."""
         status, counts = self._sources.status(), self._counts
         if counts.status is not status:
             counts = self._counts = _Counts.of(status, counts.each)
         age = max(0, self._sources.now() - status.snapshot.time)
-        yield _gauge("snapshot_age_seconds", "Slurm's seconds since the cluster last answered.", age)
-        yield _gauge("stale", "1: the cluster did not answer in the last cycle.", status.stale_since != ABSENT)
+        yield _gauge("snapshot_age_seconds", "Seconds since the last reply of Slurm, on Slurm's clock.", age)
+        yield _gauge("stale", "1: Slurm did not reply in the last cycle.", status.stale_since != ABSENT)
         yield _gauge(
-            "protected_mode", "1: Slurm rejects so much that little is submitted.", bool(status.protection)
+            "protected_mode", "1: submissions are held because Slurm rejects too many.", bool(status.protection)
         )
-        yield _gauge("leader", "1: this daemon leads and may act.", not self._sources.impediment())
-        yield _gauge("store_unsaved_rows", "Lines of the journal not on disk yet.", self._sources.unsaved())
+        yield _gauge("leader", "1: this daemon is the leader.", not self._sources.impediment())
+        yield _gauge("store_unsaved_rows", "Journal entries not in the database yet.", self._sources.unsaved())
         yield _gauge(
             "predictor_threads_stuck",
-            "Threads in which a predictor has worked for more than a minute.",
+            "Threads in which a predictor has run for more than a minute.",
             self._sources.stuck(),
         )
         yield _gauge(
             "access_files_outdated",
-            "Keys and policies that cannot be read or are wrong: an older version is in force.",
+            "Unreadable or invalid keys and policies, of which an older version is in force.",
             self._sources.outdated(),
         )
         yield _family("chains", "Chains.", "status", {s: counts.chains.get(s, 0) for s in map(str, ChainStatus)})
         states = {state: counts.states.get(state, 0) for state in map(str, ServiceState)}
-        yield _family("chain_states", "Chains by the state of what they keep running.", "state", states)
-        yield _family("links", "Links on the cluster.", "state", {s: counts.links.get(s, 0) for s in _LIVE})
+        yield _family("chain_states", "Chains by state: starting, up, down and so on.", "state", states)
+        yield _family("links", "Links that have not ended.", "state", {s: counts.links.get(s, 0) for s in _LIVE})
         yield _gauge(
             "chains_interrupted",
-            "Active chains that have run and of which no link runs now.",
+            "Active chains that have run, but have no running link now.",
             states[ServiceState.DOWN],
         )
         yield _gauge(
             "chains_files_unknown",
-            "Chains whose done-file or handover file cannot be checked.",
+            "Chains with a done-file or handover file that the daemon cannot check.",
             len(status.files_unknown),
         )
-        yield _gauge("file_checks_hanging", "Checks of users' files that hang.", self._sources.checks_hanging())
+        yield _gauge(
+            "file_checks_hanging", "Checks of users' files beyond their timeout.", self._sources.checks_hanging()
+        )
 
 
 _LIVE = [str(state) for state in LinkState if state not in (LinkState.ENDED, LinkState.LOST)]

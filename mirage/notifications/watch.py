@@ -107,7 +107,7 @@ class Watch:
 
     def _of_protection(self, status: Status) -> Iterator[Notice]:
         if status.protection is not None and self._last.protection is None:
-            text = f"protected mode is on: {status.protection}; all submissions are held except a periodic try"
+            text = f"protected mode is on: {status.protection}; submissions are held except a periodic try"
             yield Notice(NoticeKind.PROTECTED, status.time, text)
         if status.protection is None and self._last.protection is not None:
             yield Notice(NoticeKind.PROTECTED, status.time, "protected mode is over", over=True)
@@ -146,7 +146,8 @@ class Watch:
                 continue
             if self._gaps.get(now.chain.chain_id) == link.index:
                 del self._gaps[now.chain.chain_id]
-                yield _about(now, NoticeKind.GAP, time, f"a link runs again after an interruption of {gap}", over=True)
+                text = f"a link runs again after an interruption of {gap}"
+                yield _about(now, NoticeKind.GAP, time, text, over=True)
             elif outcome.interruption > self._thresholds.gap:
                 text = f"interruption of {gap} after link {link.index}"
                 yield _about(now, NoticeKind.GAP, time, text, link.index, over=True)
@@ -170,7 +171,8 @@ class Watch:
             return ""
         waited = hours(time - link.submit)
         return (
-            f"link {link.index} has waited for {waited}; the forecast was at most {hours(max(0.0, foreseen))} (P90)"
+            f"link {link.index} has waited for {waited}; the forecast was at most "
+            f"{hours(max(0.0, foreseen))} (P90)"
         )
 
     def _of_week(self, record: ChainRecord, time: Seconds) -> Iterator[Notice]:

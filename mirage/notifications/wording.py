@@ -1,4 +1,4 @@
-"""Messages as people read them."""
+"""Subject and body of messages."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ _BODY = """\
 Event:  {event}
 Time:   {time}
 {chain}
-Mirage keeps chains of Slurm jobs going; this message was sent because its configuration asks for it.
+Mirage runs chains of Slurm jobs. Its configuration requests this message.
 """
 _CHAIN = """\
 Chain:  {name} ({chain}) of {owner}
 
-`mirage chain log {chain}` says why.
+For the reason see `mirage chain log {chain}`.
 """
 
 
 def heading(notice: Notice) -> str:
-    """One line that says what it is about."""
+    """Return the subject line."""
     about = f'chain "{notice.name}"' if notice.chain else "Mirage"
     return _one_line(f"{about}: {notice.kind}{', over' if notice.over else ''}")[:_LONGEST_HEADING]
 
 
 def body(notice: Notice) -> str:
-    """All of it, in plain text."""
+    """Return the message in plain text."""
     chain = _CHAIN.format(name=_one_line(notice.name), chain=notice.chain, owner=notice.owner)
     return _BODY.format(
         text=storable(notice.text),

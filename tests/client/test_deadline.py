@@ -88,7 +88,7 @@ def test_daemon_that_trickles_is_unreachable(tmp_path: Path, kind: str, unix: bo
     path = tmp_path / "s" if unix else None
     with trickling(*BEGINNINGS[kind], path=path) as server:
         transport = Transport(DaemonAddress.parse(str(path) if unix else f"http://127.0.0.1:{server.port}"))
-        with pytest.raises(DaemonUnreachable, match=f"the daemon did not answer in {WITHIN:g} s"):
+        with pytest.raises(DaemonUnreachable, match=f"no reply from the daemon within {WITHIN:g} s"):
             transport.ask("GET", "/agent/order?wait=0", timeout=WITHIN)
 
 

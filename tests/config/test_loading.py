@@ -124,7 +124,7 @@ def test_what_jobs_carry_in_their_environment_is_no_configuration(monkeypatch: p
         ('[loop]\ninterval = "soon"\n', 2, "loop.interval: 'soon': expected a number with its unit"),
         ("[limits]\nlive_links = true\n", 2, "expected a number"),
         ('[chains]\naim = "often"\n', 2, "chains.aim: 'often': expected cheapest, no-interruption=90%"),
-        ("loop = 5\n", 1, "loop: a section is wanted here"),
+        ("loop = 5\n", 1, "loop: expected a section"),
         ('[cluster]\nbackend = "pbs"\n', 2, "cluster.backend: Input should be 'cli', 'rest', 'pyslurm'"),
         ("[cluster.rest]\nport = 5\n", 2, "cluster.rest.port: no such key"),
         ("[api]\nadmins = [1]\n", 2, "api.admins.0: Input should be a valid string"),
