@@ -140,7 +140,7 @@ class LoopSection(Section):
     overlap_price: Price = 1.0
     """Cost of one second with two running links."""
     early_price: Price = 0.25
-    """Cost of one second by which a link ends before its time limit because its successor started."""
+    """Cost of one second by which a link ends before its time limit because its successor started early."""
 
 
 class LookaheadSection(Section):
@@ -213,7 +213,7 @@ class LimitsSection(Section):
     """Consecutive rejected chains, of those that Slurm had accepted before, that switch on protected mode: the
     daemon then holds all submissions except a periodic try (docs/observability.md)."""
     refusal_backoff: Duration = 300
-    """Wait after a rejected submission; doubles with each consecutive one, up to 15 min or this value."""
+    """Wait after a rejected submission; doubles with each consecutive one, up to max(15 min, this value)."""
 
 
 class RetentionSection(Section):
@@ -237,7 +237,7 @@ class StoreSection(Section):
     """Database."""
 
     url: DatabaseUrl = ""
-    """sqlite:////ABSOLUTE/FILE (four slashes) or postgresql://USER@HOST/NAME. Empty: mirage.db in state."""
+    """sqlite:////ABSOLUTE/FILE (four slashes) or postgresql://USER@HOST/NAME. Empty: mirage.db in service.state."""
     lease: Annotated[int, Field(ge=3, le=3_600), SECONDS] = 45
     """Leader lease: real seconds of silence after which another daemon on the same database takes over."""
     snapshot_every: Duration = 600
@@ -303,7 +303,8 @@ class LogSection(Section):
 
 
 class MetricsSection(Section):
-    """Access to /metrics at the network address; users on the socket and token holders may always read it."""
+    """Access to /metrics at the network address. Every user may read it on the socket, or with a token if
+    permitted."""
 
     anonymous: Literal["nobody", "loopback", "anybody"] = "loopback"
     """Access without a token. A request that a proxy on this machine forwards does not count as loopback."""
