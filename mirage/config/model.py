@@ -237,7 +237,7 @@ class StoreSection(Section):
     """Database."""
 
     url: DatabaseUrl = ""
-    """sqlite:////ABSOLUTE/FILE (four slashes) or postgresql://USER@HOST/NAME. Empty: mirage.db in service.state."""
+    """sqlite:////ABSOLUTE/FILE (4 slashes) or postgresql://USER@HOST/NAME. Empty: mirage.db in service.state."""
     lease: Annotated[int, Field(ge=3, le=3_600), SECONDS] = 45
     """Leader lease: real seconds of silence after which another daemon on the same database takes over."""
     snapshot_every: Duration = 600

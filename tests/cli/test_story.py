@@ -61,10 +61,10 @@ CHAIN = {
     "held_links": None,
     "request": {"nodes": 1, "partition": "gpu", "limit": 24 * 3_600},
 }
-TOGETHER = "Two links run together while the earlier one makes way, as soon as the later one has started."
+TOGETHER = "When a link starts, its predecessor is signalled to exit; until then they overlap."
 PINNED = (
-    "Each link is submitted as the one before it starts, bound to its nodes, so that it ages in the queue; where "
-    "another job fits next to it or Slurm may requeue it, it is not bound."
+    "Each link is submitted when its predecessor starts, pinned to its nodes, so that it ages in the queue. It is "
+    "not pinned if another job fits next to it or Slurm may requeue it."
 )
 TIMELINE: dict[str, Any] = {
     "now": at(12),
@@ -99,13 +99,13 @@ def test_a_chain_says_what_it_is_what_it_waits_for_and_how_it_went() -> None:
         "node in partition gpu for 24 h.",
         PINNED,
         TOGETHER,
-        "Link 2 runs as job 8 since 2026-11-21 05:30, and has 6 h left until its limit ends it.",
-        "What was decided last: hold: it would start 2 h too early.",
-        "If link 3 were submitted now it would start about 2026-11-21 14:50, in eight of ten cases between "
-        "2026-11-21 13:00 and 2026-11-21 17:00: about 3 h in the queue. So says lookahead.",
-        "One link has taken over from another so far.",
-        "The longest gap, between links 1 and 2, was 30 min.",
-        "In all it lost 30 min.",
+        "Link 2 runs as job 8 since 2026-11-21 05:30, and has 6 h left until its time limit.",
+        "Last decision: hold: it would start 2 h too early.",
+        "Forecast of lookahead: submitted now, link 3 would start about 2026-11-21 14:50 (80% range 2026-11-21 "
+        "13:00 to 2026-11-21 17:00), after about 3 h in the queue.",
+        "There was one handover so far.",
+        "The longest interruption, between links 1 and 2, was 30 min.",
+        "The total interruption was 30 min.",
     ]
 
 
@@ -132,25 +132,24 @@ def test_forecast_of_a_link_that_runs_is_none_of_the_next() -> None:
 def test_a_link_says_what_was_foreseen_of_it_and_how_that_held() -> None:
     assert list(link_story(2, TIMELINE)) == [
         "Link 2 was submitted as job 8 at 2026-11-21 03:00.",
-        "It was submitted then because: it would start in time.",
-        "lookahead had predicted that it would start about 2026-11-21 05:00, in eight of ten cases between "
-        "2026-11-21 04:00 and 2026-11-21 06:00.",
-        "It started 30 min later than the middle of that, within what was held likely.",
+        "Reason of the submission: it would start in time.",
+        "lookahead predicted a start about 2026-11-21 05:00 (80% range 2026-11-21 04:00 to 2026-11-21 06:00).",
+        "It started 30 min later than predicted, within the predicted range.",
         "It started at 2026-11-21 05:30 after 2 h 30 min in the queue.",
-        "It runs; its limit ends it at 2026-11-21 18:00.",
-        "As it took over from link 1, no link ran for 30 min.",
+        "It runs; its time limit ends at 2026-11-21 18:00.",
+        "Handover from link 1: interruption of 30 min.",
     ]
 
 
 def test_a_cluster_that_does_not_answer_is_said_so() -> None:
     said = list(chain_story(CHAIN, TIMELINE | {"stale_since": at(11)}))
-    assert "The cluster has not answered since 2026-11-21 11:00: nothing is decided until it does." in said
+    assert "Slurm has not replied since 2026-11-21 11:00: Mirage decides nothing until it does." in said
 
 
 def test_story_of_a_daemon_that_stands_by_says_why() -> None:
     said = list(chain_story(CHAIN | {"sentence": "stands by: the lease cannot be written: no space"}, TIMELINE))
-    assert "Nothing is decided: the daemon stands by: the lease cannot be written: no space." in said
-    assert not [line for line in said if "What was decided last" in line]
+    assert "Mirage decides nothing: the daemon stands by: the lease cannot be written: no space." in said
+    assert not [line for line in said if "Last decision" in line]
 
 
 def test_a_chain_that_has_no_link_yet() -> None:
@@ -164,21 +163,24 @@ def test_a_chain_that_has_no_link_yet() -> None:
     assert said[1:] == [
         PINNED,
         TOGETHER,
-        "No link of it is on the cluster.",
-        "No link has taken over from another yet.",
+        "No link is pending or running.",
+        "There was no handover yet.",
     ]
 
 
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"steering": "auto"}, "bound to its nodes"),
-        ({"steering": "auto", "method": "off", "predictor": "forest"}, "when forest says so"),
-        ({"steering": "auto", "method": "off", "aim": "overlap=60s"}, "when the forecast of the daemon says so"),
+        ({"steering": "auto"}, "pinned to its nodes"),
+        ({"steering": "auto", "method": "off", "predictor": "forest"}, "The predictor forest decides"),
+        ({"steering": "auto", "method": "off", "aim": "overlap=60s"}, "The predictor of the daemon decides"),
         ({"steering": "auto", "method": "off"}, "--requeue"),
-        ({"steering": "off", "method": "off", "predictor": "reactive"}, "once the one before it has ended"),
+        (
+            {"steering": "off", "method": "off", "predictor": "reactive"},
+            "after its predecessor has ended (reactive)",
+        ),
         ({"handover": "none"}, "No two of its scripts run at the same time."),
-        ({"handover": "when-ready", "max_overlap": 300}, "After 5 min together"),
+        ({"handover": "when-ready", "max_overlap": 300}, "After 5 min of overlap"),
     ],
 )
 def test_how_links_come_into_the_queue(changes: dict[str, Any], told: str) -> None:
@@ -190,9 +192,9 @@ def test_how_links_come_into_the_queue(changes: dict[str, Any], told: str) -> No
     [
         (
             {"kept": "pinned", "kept_until": at(17)},
-            "bound to the nodes of the link before it until 2026-11-21 17:00",
+            "pinned to the nodes of its predecessor until 2026-11-21 17:00",
         ),
-        ({"kept": "dependent"}, "may start once the link before it has ended"),
+        ({"kept": "dependent"}, "may start when its predecessor has ended"),
         ({"kept": "held", "kept_until": at(17)}, "held by Mirage until 2026-11-21 17:00"),
         ({"kept": "owner"}, "held by its owner"),
         ({"kept": "administrator"}, "held by an administrator"),
@@ -208,7 +210,7 @@ def test_link_that_runs_says_where_and_whether_it_is_ready() -> None:
     third = link(3, "running", job_id=9, nodes="gpu-07", start=at(11), end=at(20))
     said = " ".join(chain_story(CHAIN | {"unready": 3}, TIMELINE | {"links": [*TIMELINE["links"], third]}))
     assert "job 9 on gpu-07" in said
-    assert "Link 3 has not said that it is ready" in said
+    assert "Link 3 is not ready yet" in said
     assert "Link 3" not in " ".join(chain_story(CHAIN, TIMELINE))
 
 
@@ -228,14 +230,14 @@ def test_suspended_link_has_no_end() -> None:
     ("ended", "told"),
     [
         ({"job_state": "TIMEOUT", "limit": 4 * 3_600}, "its time limit ended it"),
-        ({"job_state": "TIMEOUT", "limit": 5 * 3_600}, "60 min before its own limit"),
+        ({"job_state": "TIMEOUT", "limit": 5 * 3_600}, "60 min before its time limit"),
         ({"job_state": "TIMEOUT", "limit": 3 * 3_600, "suspended": 3_500}, "suspended for about 58 min"),
         ({"job_state": "TIMEOUT", "limit": 3 * 3_600}, "time limit of 3 h ended it, 60 min late"),
         ({"job_state": "FAILED", "waited": True}, "its script did not run"),
-        ({"job_state": "COMPLETED", "warned": True}, "having warned it of its limit"),
+        ({"job_state": "COMPLETED", "warned": True}, "it completed after Slurm's warning"),
         ({"job_state": "COMPLETED"}, "until it completed."),
-        ({"job_state": "FAILED", "in_vain": True}, "its work was not begun"),
-        ({"job_state": "TIMEOUT", "retired": at(4)}, "it made way"),
+        ({"job_state": "FAILED", "in_vain": True}, "The chain had ended before it started"),
+        ({"job_state": "TIMEOUT", "retired": at(4)}, "it was signalled to exit for its successor"),
         ({"job_state": "FAILED", "exit_code": 3}, "its script failed with exit code 3"),
         ({"job_state": "FAILED", "exit_code": 181}, "could not start its script"),
     ],
@@ -252,7 +254,7 @@ def test_link_says_why_it_ended(ended: dict[str, Any], told: str) -> None:
 def test_two_links_of_one_writer_are_told() -> None:
     third = link(3, "running", job_id=9, start=at(11), end=at(20))
     both = TIMELINE | {"links": [*TIMELINE["links"], third]}
-    told = "against its handover none"
+    told = "despite handover none"
     assert told in " ".join(chain_story(CHAIN | {"handover": "none"}, both))
     assert told not in " ".join(chain_story(CHAIN, both))
     waits = TIMELINE | {"links": [*TIMELINE["links"], third | {"looks": True}]}
@@ -264,8 +266,8 @@ def test_two_links_of_one_writer_are_told() -> None:
 def test_link_that_is_to_make_way_has_no_time_until_its_limit() -> None:
     third = link(3, "running", job_id=9, start=at(11), end=at(13), retired=at(11, 40))
     said = " ".join(chain_story(CHAIN, TIMELINE | {"links": [third], "handovers": []}))
-    assert "told to make way at 2026-11-21 11:40" in said
-    assert "limit ends it" not in said
+    assert "signalled to exit at 2026-11-21 11:40" in said
+    assert "until its time limit" not in said
 
 
 def test_what_was_lost_by_late_submissions_is_less() -> None:
