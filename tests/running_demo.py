@@ -39,7 +39,7 @@ class Demo:
                 env=os.environ | misleading | NEWCOMER | {"PYTHONUNBUFFERED": "1"},
             )
         self.greeting = self._read_greeting()
-        self.link = urlsplit(self._found(r"The page:\s+(http://\S+)"))
+        self.link = urlsplit(self._found(r"Web UI:\s+(http://\S+)"))
         self.socket = self._found(r"MIRAGE_SOCKET=(\S+)")
 
     def end(self) -> None:

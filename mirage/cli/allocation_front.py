@@ -70,7 +70,7 @@ def front_command(
     listening = Listening(host, port, certificate, certificate_key)
     server = make_server(Front(state, patience, largest_body_mb << 20), listening)
     bound = listening.bind()
-    typer.echo(f"listening on {listening.url(bound)}", err=True)
+    typer.echo(f"listens on {listening.url(bound)}", err=True)
 
     async def serve() -> None:
         for number in (signal.SIGTERM, signal.SIGINT):

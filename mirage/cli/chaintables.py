@@ -198,7 +198,7 @@ def facts(chain: dict[str, Any]) -> list[Row]:
 
 def link_rows(links: Sequence[dict[str, Any]]) -> list[Row]:
     """Return the header and one row per link."""
-    heading = ("LINK", "JOBID", "STATE", "NODES", "SUBMIT", "START", "END", "EXIT", "REASON")
+    heading = ("LINK", "JOBID", "STATE", "NODES", "SUBMIT", "START", "END", "EXIT", "WHY")
     return [heading, *(_link_row(link) for link in links)]
 
 

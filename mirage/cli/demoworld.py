@@ -189,4 +189,4 @@ def _port(wanted: int) -> int:
             except OSError:
                 continue
             return int(probe.getsockname()[1])
-    raise ConfigError("--port", f"127.0.0.1:{wanted} is in use; choose another port or omit --port")
+    raise ConfigError(f"127.0.0.1:{wanted}", "is in use; choose another --port, or omit it")

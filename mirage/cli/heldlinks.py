@@ -182,4 +182,4 @@ def _take_back(jobs: Sequence[JobId], actuator: CliActuator, user: str) -> None:
     if left:
         typer.echo(f"mirage: these held links remain; cancel them: scancel {' '.join(left)}", err=True)
     elif jobs:
-        typer.echo(f"mirage: cancelled the {len(jobs)} held links of the chain", err=True)
+        typer.echo(f"mirage: cancelled {len(jobs)} held links of the chain", err=True)

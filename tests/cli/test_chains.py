@@ -138,7 +138,7 @@ def test_a_chain_of_which_no_link_runs_is_down_and_its_gap_counts(running: World
 
 def test_one_chain_is_shown_with_its_links(running: World) -> None:
     text = mirage(running, "chain", "show", "train-k3q9").stdout
-    assert "1, 00:01:00 without a link, 00:00:00 with two" in text
+    assert "1; interruption 00:01:00, overlap 00:00:00" in text
     first, second, third = text.splitlines()[-3:]
     assert first.split()[:3] == ["1", "101", "TIMEOUT"]
     assert first.endswith("the first link")

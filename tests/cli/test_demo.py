@@ -117,7 +117,7 @@ def test_the_queue_is_squeues(demo: Demo) -> None:
 @pytest.mark.xdist_group("demo")
 def test_a_chain_is_explained_to_anybody(demo: Demo) -> None:
     said = " ".join(demo.mirage("explain", "protein-folding").split())
-    assert "bound to its nodes" in said
+    assert "pinned to its nodes" in said
     assert "each of its links asks for 2 nodes" in said
     first = demo.mirage("explain", "protein-folding", "1")
     assert "Link 1 was submitted as job" in first
@@ -173,7 +173,7 @@ def test_a_port_that_is_taken_is_said_before_anything_starts(tmp_path: Path) -> 
         )
     assert done.returncode == 1
     assert done.stdout == ""
-    assert f"127.0.0.1:{port}: is not available" in done.stderr
+    assert f"127.0.0.1:{port}: is in use" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -182,6 +182,6 @@ def test_it_ends_when_told_and_leaves_nothing(demo: Demo) -> None:
     demo.process.send_signal(signal.SIGINT)
     assert demo.process.wait(PATIENCE) == 0
     said = (demo.folder / "said").read_text()
-    assert "nothing is left of it" in said
+    assert "its files are deleted" in said
     assert "Traceback" not in said
     assert [path.name for path in demo.folder.iterdir()] == ["said"]

@@ -60,7 +60,7 @@ def test_a_dry_run_shows_the_first_link_and_sends_nothing(folder: Path) -> None:
     )
     assert f"--comment=mirage:{document['chain']['chain_id']}:1" in document["sbatch"]
     text = submit(folder, "--dry-run", "train.sh").stdout
-    assert text.startswith("Nothing is submitted")
+    assert text.startswith("Dry run: nothing is submitted")
     assert text.endswith(SCRIPT)
 
 
@@ -83,7 +83,7 @@ def test_an_unknown_partition_and_a_slurm_that_is_not_there(folder: Path) -> Non
     assert (done.returncode, "there are: cpu, gpu" in done.stderr) == (2, True)
     (folder / "bin" / "scontrol").unlink()
     done = submit(folder, "--dry-run", "--wrap", "true", PATH=str(folder / "bin"))
-    assert (done.returncode, "there is no --time" in done.stderr) == (1, True)
+    assert (done.returncode, "--time is missing" in done.stderr) == (1, True)
 
 
 def test_scripts_from_standard_input_and_wrap(folder: Path) -> None:

@@ -126,4 +126,4 @@ def test_every_request_is_answered_across_a_handover(shell: Shell, name: str) ->
     assert set(found) == {1, 2}
     wait_for_end(shell)
     shown = shell.type(f"mirage chain show {'llm' if name == 'vllm' else name}")
-    assert "Handovers  1, 00:00:00 without a link" in shown
+    assert "Handovers  1; interruption 00:00:00" in shown

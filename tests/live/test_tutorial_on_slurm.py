@@ -48,7 +48,7 @@ def test_a_server_of_the_documents_hands_over_without_an_interruption(shell: She
     shell.type("mirage submit serve.sh")
     shell.testbed.wait_until(lambda: shell.says("mirage chains -t all", "DONE"), PATIENCE, "three links")
     shown = shell.type("mirage chain show serve")
-    assert "Handovers  2, 00:00:00 without a link" in shown
+    assert "Handovers  2; interruption 00:00:00" in shown
     logs = "".join(path.read_text() for path in shell.home.glob("serve-*.log"))
     assert [f"link {index} answers" in logs for index in (1, 2, 3)] == [True] * 3
     assert logs.count("drained") >= 2

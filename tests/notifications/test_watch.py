@@ -169,8 +169,8 @@ def test_week_is_summed_up_as_it_ends_also_by_a_daemon_started_within_it() -> No
     told = [each for each in site.run(9 * 24 * HOUR) if each.kind is NoticeKind.WEEK]
     assert [each.time for each in told] == [4 * 24 * HOUR, 11 * 24 * HOUR]
     first, second = (each.text for each in told)
-    assert first.startswith("15 handovers in the last week, 30.0 h without a link; ")
-    assert second.startswith("28 handovers in the last week, 56.0 h without a link; ")
+    assert first.startswith("15 handovers in the last week, interruption 30.0 h; ")
+    assert second.startswith("28 handovers in the last week, interruption 56.0 h; ")
     assert "about 0 more (an estimate: 0 to 0)" in first
     assert {(each.chain, each.owner, each.over) for each in told} == {("svc", "alice", False)}
 
