@@ -136,7 +136,7 @@ def _bound(chain: dict[str, Any]) -> str:
 
 
 def goes_on(chain: Chain) -> bool:
-    """Tell whether a link runs or may still be submitted."""
+    """Return whether a link runs or may still be submitted."""
     return not chain.over or any(link.state not in ("ended", "lost") for link in chain.links)
 
 

@@ -211,7 +211,7 @@ def _state(schema: Schema) -> str:
 
 
 def _has_run(loaded: Config) -> bool:
-    """Tell whether the state directory shows that a daemon has run."""
+    """Return whether the state directory shows that a daemon has run."""
     from pathlib import Path
 
     return any(Path(loaded.service.state, name).exists() for name in ("identity", "heartbeat"))

@@ -126,7 +126,7 @@ def rollback_command(
 
 
 def _offline(socket: str, models: str, config: str) -> bool:
-    """Tell whether to read files instead of asking a daemon. Raises ``UsageError`` if both are given."""
+    """Return whether to read files instead of asking a daemon. Raises ``UsageError`` if both are given."""
     if socket and (models or config):
         raise UsageError("--socket", "not valid with --config or --models, which read files without a daemon")
     return bool(models or config)

@@ -34,7 +34,7 @@ class JsonFlagCommand(TyperCommand):
         return super().parse_args(ctx, args)
 
     def _too_many(self, ctx: Any, args: list[str]) -> bool:
-        """Tell whether there are too many arguments: one of them may be meant for ``--json``."""
+        """Return whether there are too many arguments: one of them may be meant for ``--json``."""
         arguments = [param for param in self.get_params(ctx) if param.param_type_name == "argument"]
         if any(param.nargs < 0 for param in arguments) or {"-h", "--help"} & set(args):
             return False

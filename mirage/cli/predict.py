@@ -122,7 +122,7 @@ def _rejected(request: JobRequest, daemon: Client) -> str:
 
 
 def _is_empty(found: Predictions) -> bool:
-    """Tell whether neither a predictor nor Slurm gives a start time."""
+    """Return whether neither a predictor nor Slurm gives a start time."""
     return not found.planned_start and all(each.trouble for each in found.predictions)
 
 

@@ -89,5 +89,5 @@ AboveZero = Annotated[float, Field(gt=0, le=HIGHEST_FACTOR), NUMBER]
 
 
 def is_duration(about: FieldInfo) -> bool:
-    """Tell whether the key is in seconds and may be written as a duration."""
+    """Return whether the key is in seconds and may be written as a duration."""
     return SECONDS in about.metadata

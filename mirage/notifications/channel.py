@@ -27,7 +27,7 @@ class Channel(Protocol):
         """Name for logs and metrics."""
 
     def wants(self, notice: Notice) -> bool:
-        """Tell whether this channel sends such a message."""
+        """Return whether this channel sends such a message."""
 
     def send(self, notice: Notice) -> None:
         """Deliver one message within some seconds. Raises ``Undeliverable``."""
