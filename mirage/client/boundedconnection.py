@@ -1,4 +1,4 @@
-"""``http.client`` with a deadline for the whole exchange and a bound on what comes before the body."""
+"""``http.client`` with a deadline for the whole exchange and a size limit for the headers."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 _LARGEST_HEAD = 1 << 18
-"""Bytes of status and headers, those of interim answers included."""
+"""Maximum bytes of status line and headers, including interim replies."""
 
 
 class BoundedConnection(http.client.HTTPConnection):
-    """One exchange; ``timeout`` is for all of it, from the connection's making to the last byte of the answer."""
+    """Connection for one exchange; ``timeout`` includes everything from connecting to the last byte."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class BoundedConnection(http.client.HTTPConnection):
         self._create_connection = self._open
 
     def getresponse(self) -> http.client.HTTPResponse:
-        """See ``HTTPConnection``. Raises ``OSError``, also where the head of the answer is too large."""
+        """See ``HTTPConnection``. Raises ``OSError``, also if the headers are too large."""
         timed: Any = self.sock
         timed.limit(_LARGEST_HEAD)
         response = super().getresponse()
@@ -62,7 +62,7 @@ class BoundedConnection(http.client.HTTPConnection):
 
 
 class BoundedTlsConnection(BoundedConnection):
-    """The same with TLS."""
+    """``BoundedConnection`` with TLS."""
 
     default_port = http.client.HTTPS_PORT
 

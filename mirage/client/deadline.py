@@ -1,6 +1,6 @@
-"""Exchanges with servers that end in time whatever the other side does, and answers of bounded size.
+"""Exchanges with servers that end within a deadline, with replies of bounded size.
 
-A socket's own timeout begins again with every byte, so a server that sends one periodically keeps who reads it.
+The timeout of a socket restarts with every byte, so a server that sends single bytes could block its reader.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 
 class Deadline:
-    """The end of an exchange, so many seconds from now."""
+    """Deadline of an exchange, ``seconds`` from now."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._end = time.monotonic() + seconds
 
     def renew(self) -> None:
-        """Let all the seconds begin again, for the next part of an answer that continues."""
+        """Restart the timeout, for the next part of a streamed reply."""
         self._end = time.monotonic() + self._seconds
 
     def left(self) -> float:
-        """Seconds until then. Raises ``TimeoutError`` where there are none."""
+        """Return the remaining seconds. Raises ``TimeoutError`` after the deadline."""
         left = self._end - time.monotonic()
         if left <= 0:
             raise TimeoutError(errno.ETIMEDOUT, "timed out")
@@ -42,9 +42,9 @@ class Deadline:
 
 
 class TimedSocket:
-    """A connected socket as ``http.client`` and ``smtplib`` use it: each step ends at the deadline of the whole.
+    """A connected socket for ``http.client`` and ``smtplib``, with one deadline for all its operations.
 
-    Handed from the one that opens it to the one that closes it; for one thread.
+    Used by one thread at a time.
     """
 
     def __init__(self, plain: socket.socket, deadline: Deadline) -> None:
@@ -54,7 +54,7 @@ class TimedSocket:
 
     @classmethod
     def to_host(cls, host: str, port: int, deadline: Deadline) -> Self:
-        """Connected by TCP to the first address of ``host`` that answers. Raises ``OSError``."""
+        """Connect by TCP to the first address of ``host`` that replies. Raises ``OSError``."""
         trouble: OSError | None = None
         for family, kind, protocol, _, address in _addresses(host, port, deadline):
             try:
@@ -65,7 +65,7 @@ class TimedSocket:
 
     @classmethod
     def to_path(cls, path: str, deadline: Deadline) -> Self:
-        """Connected to a Unix socket. Raises ``OSError``, also where another user may have put it there."""
+        """Connect to a Unix socket. Raises ``OSError``, also if another user may have created it."""
         plain = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connected = cls._connected(plain, path, deadline)
         try:
@@ -86,7 +86,7 @@ class TimedSocket:
         return cls(plain, deadline)
 
     def encrypted(self, context: ssl.SSLContext, host: str) -> Self:
-        """The same connection with TLS. Raises ``OSError``, also for a certificate that is not accepted.
+        """Return the connection with TLS. Raises ``OSError``, also for an invalid certificate.
 
         After an error the connection is closed.
         """
@@ -100,12 +100,12 @@ class TimedSocket:
         return found
 
     def peer(self) -> tuple[str, int]:
-        """Address and port of the other end of a TCP connection."""
+        """Return address and port of the other end of a TCP connection."""
         host, port, *_ = self._socket.getpeername()
         return str(host), int(port)
 
     def limit(self, most: int | None) -> None:
-        """From now on no more than ``most`` bytes are read."""
+        """Read at most ``most`` further bytes."""
         self._most = most
 
     def setsockopt(self, level: int, name: int, value: int) -> None:
@@ -119,7 +119,7 @@ class TimedSocket:
         self._socket.sendall(data)
 
     def makefile(self, mode: str) -> io.BufferedReader:
-        """Bytes to be read; the connection stays open until this is closed as well."""
+        """Return a file for reading; the connection stays open until it is closed as well."""
         del mode
         return io.BufferedReader(_Reader(self._socket.makefile("rb", buffering=0), self._before, self._after))
 
@@ -134,7 +134,7 @@ class TimedSocket:
         if self._most is not None:
             self._most -= count
             if self._most < 0:
-                raise OSError(errno.EMSGSIZE, "the answer is too long")
+                raise OSError(errno.EMSGSIZE, "the reply is too long")
 
 
 class _Reader(io.RawIOBase):
@@ -158,7 +158,7 @@ class _Reader(io.RawIOBase):
 
 
 def _addresses(host: str, port: int, deadline: Deadline) -> list[tuple[Any, Any, int, str, Any]]:
-    """A name is resolved in a thread of its own: the resolver's own timeout may be longer."""
+    """Resolve a name in a separate thread, because the resolver's timeout may be longer."""
     try:
         return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except (OSError, UnicodeError):
@@ -179,4 +179,4 @@ def _resolved(host: str, port: int) -> Any:
     except OSError as error:
         return error
     except UnicodeError:
-        return OSError(f"{host!r} is no name of a host")
+        return OSError(f"invalid host name {host!r}")

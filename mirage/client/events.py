@@ -1,4 +1,4 @@
-"""Server-sent events: the lines of a stream become events."""
+"""Parser of server-sent events."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def read_events(lines: Iterable[str], last: str = "") -> Iterator[Event]:
-    """By the rules of the HTML standard: fields gather until an empty line; what is unknown counts for nothing.
+    """Parse by the rules of the HTML standard: an empty line ends an event, unknown fields are ignored.
 
     ``last`` is the id that holds until the stream names one.
     """

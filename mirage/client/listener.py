@@ -1,4 +1,4 @@
-"""Who listens where a daemon is looked for: the kernel knows, whatever the place is called."""
+"""Check which user listens on a daemon's socket or port, by asking the kernel."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
 MACHINES_FOLDER = Path("/run/mirage")
-"""Where the machine's daemon has its socket."""
+"""Directory of the socket of the machine's daemon."""
 
 _CREDENTIALS = struct.Struct("3i")
 _FIRST_PERSON = 1_000
 _DYNAMIC = range(61_184, 65_520)
-"""Systemd's dynamic users."""
+"""UIDs of systemd's dynamic users."""
 _NOBODY = 65_534
 _ALL_USERS = 0xFFFF_FFFF
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -67,12 +67,12 @@ def check_port(host: str, port: int, trusted: Collection[int] = (), *, connected
 
 
 def is_service(uid: int) -> bool:
-    """Whether root has this UID, or an account that no person logs in with, by the numbers usual on Linux."""
+    """Return whether this UID is root's or a service account's, by the usual ranges on Linux."""
     return 0 <= uid < _FIRST_PERSON or uid in _DYNAMIC or (uid == _NOBODY and _sees_all_users())
 
 
 def _sees_all_users() -> bool:
-    """Whether ``nobody`` is that account: in a user namespace the kernel shows every user from outside as it."""
+    """Return whether ``nobody`` is such an account: a user namespace shows all outside users as ``nobody``."""
     try:
         first, outside, count = Path("/proc/self/uid_map").read_text().split()[:3]
     except (OSError, ValueError):
@@ -81,7 +81,7 @@ def _sees_all_users() -> bool:
 
 
 def _is_ours(host: str) -> bool:
-    """Whether an address is this machine's: then it is also the one from which it would be reached."""
+    """Return whether an address belongs to this machine: then it is also its own source address."""
     address = ipaddress.ip_address(host)
     if address.is_loopback:
         return True
@@ -95,7 +95,7 @@ def _is_ours(host: str) -> bool:
 
 
 def _machines_user() -> int:
-    """The owner of the directory of the machine's daemon; -1 if root has created no such directory."""
+    """Return the owner of the directory of the machine's daemon; -1 if root has created none."""
     try:
         about = MACHINES_FOLDER.lstat()
     except OSError:
@@ -105,12 +105,12 @@ def _machines_user() -> int:
 
 
 def _steps(place: Path) -> Iterator[tuple[Path, Path]]:
-    """Each directory above ``place``, and the part of the path that lies in it."""
+    """Yield each directory above ``place`` with the rest of the path."""
     yield from zip(place.parents, (place, *place.parents), strict=False)
 
 
 def _uid_of(connected: socket.socket) -> int:
-    """The user whose process has begun to listen."""
+    """Return the UID of the listening process."""
     found = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     _, uid, _ = _CREDENTIALS.unpack(found)
     return int(uid)

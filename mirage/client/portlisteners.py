@@ -1,4 +1,4 @@
-"""Which users listen on a port of this machine, by the kernel: a port that was free may be another user's now."""
+"""Users that listen on a port of this machine, from the kernel: another user may take a free port."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LOOPBACK = "127.0.0.1"
 
 
 def users_at(table: str, port: int, host: str = _LOOPBACK) -> frozenset[int]:
-    """The uids of those whose sockets listen on ``port`` where the address ``host`` reaches them."""
+    """Return the UIDs of users with sockets that listen on ``port`` and are reachable at ``host``."""
     reached, found = _reached(host), set[int]()
     for line in table.splitlines()[1:]:
         words = line.split()
@@ -25,7 +25,7 @@ def users_at(table: str, port: int, host: str = _LOOPBACK) -> frozenset[int]:
 
 
 def listening_users(port: int, host: str = _LOOPBACK) -> frozenset[int]:
-    """As ``users_at``, now. Raises ``OSError`` where the kernel does not say."""
+    """Return ``users_at`` for the current tables. Raises ``OSError`` if the kernel does not provide them."""
     tables = [_TABLES[0].read_text()]
     if _TABLES[1].exists():  # not where IPv6 is switched off
         tables.append(_TABLES[1].read_text())
@@ -33,7 +33,7 @@ def listening_users(port: int, host: str = _LOOPBACK) -> frozenset[int]:
 
 
 def _reached(host: str) -> frozenset[str]:
-    """Addresses whose listener may answer at ``host``, as the tables write them."""
+    """Return the listen addresses that are reachable at ``host``, in the format of the tables."""
     address = ipaddress.ip_address(host)
     if isinstance(address, ipaddress.IPv6Address):
         return frozenset((_written(address.packed), _written(bytes(16))))
@@ -43,5 +43,5 @@ def _reached(host: str) -> frozenset[str]:
 
 
 def _written(packed: bytes) -> str:
-    """Words of 32 bits in this machine's byte order."""
+    """Format 32-bit words in this machine's byte order."""
     return "".join(f"{word:08X}" for word in struct.unpack(f"={len(packed) // 4}I", packed))
