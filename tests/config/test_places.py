@@ -113,7 +113,7 @@ def test_what_is_not_the_users_is_passed_over(machine: Machine, squatter: str, t
             machine.var.rmdir()
     found = machine.places()
     assert found.state == machine.tmp / machine.name
-    assert found.remark.endswith("a restart of the machine may empty it")
+    assert found.remark.endswith("a reboot may delete it")
 
 
 def test_with_nowhere_to_go_it_stays_at_home_where_the_store_says_why_not(machine: Machine) -> None:

@@ -132,7 +132,7 @@ def test_a_chat_makes_no_link_of_names(hook: Hook, tmp_path: Path, field: str, n
 )
 def test_what_may_pass_is_told_from_what_will_not(hook: Hook, tmp_path: Path, status: int, passing: bool) -> None:
     hook.statuses = [status]
-    with pytest.raises(Undeliverable, match=f"answered with status {status}") as raised:
+    with pytest.raises(Undeliverable, match=f"replied with status {status}") as raised:
         webhook(tmp_path, hook.port).send(STUCK)
     assert raised.value.passing is passing
 
@@ -152,7 +152,7 @@ def test_a_server_that_says_nothing_or_nonsense_holds_nobody_up(tmp_path: Path) 
             webhook(tmp_path, port, timeout=0.2).send(STUCK)
         assert raised.value.passing
         assert SECRET not in str(raised.value)
-    with pytest.raises(Undeliverable, match="cannot be reached") as raised:
+    with pytest.raises(Undeliverable, match="cannot reach the server") as raised:
         webhook(tmp_path, port, timeout=0.2).send(STUCK)
     assert SECRET not in str(raised.value)
 
@@ -164,7 +164,7 @@ def test_only_web_addresses_are_taken(tmp_path: Path, text: str) -> None:
     (tmp_path / "url").write_text(text)
     hook = Webhook(tmp_path / "url", [NoticeKind.STUCK])
     with pytest.raises(
-        ConfigError, match=r"notifications.webhook.url_file: .*/url holds no http or https address"
+        ConfigError, match=r"notifications.webhook.url_file: .*/url contains no http or https URL"
     ):
         hook.check()
     with pytest.raises(Undeliverable):

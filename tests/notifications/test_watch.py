@@ -76,7 +76,7 @@ def test_a_gap_is_told_when_it_is_too_long_and_when_it_is_over() -> None:
     assert (down.kind, down.over, down.link) == (NoticeKind.GAP, False, 1)
     assert site.run(30 * MIN) == []
     (up,) = site.run(HOUR)
-    assert (up.kind, up.over, up.text) == (NoticeKind.GAP, True, "a link runs again, after 2.0 h without one")
+    assert (up.kind, up.over, up.text) == (NoticeKind.GAP, True, "a link runs again after an interruption of 2.0 h")
 
 
 def test_a_gap_that_nobody_saw_is_told_afterwards() -> None:
@@ -94,7 +94,7 @@ def test_a_chain_that_stops_by_itself_is_stuck_and_one_that_was_cancelled_is_not
     site.commands.put(CancelChain(ChainId("other"), "alice"))
     (told,) = site.run(2 * HOUR)
     assert (told.kind, told.chain) == (NoticeKind.STUCK, "svc")
-    assert "the chain has stopped itself: link 1 failed (exit)" in told.text
+    assert "the chain was stopped by Mirage: link 1 failed (exit)" in told.text
 
 
 def test_who_pauses_a_chain_is_not_told_that_it_is_paused() -> None:
