@@ -163,9 +163,7 @@ def test_a_server_that_says_nothing_or_nonsense_holds_nobody_up(tmp_path: Path) 
 def test_only_web_addresses_are_taken(tmp_path: Path, text: str) -> None:
     (tmp_path / "url").write_text(text)
     hook = Webhook(tmp_path / "url", [NoticeKind.STUCK])
-    with pytest.raises(
-        ConfigError, match=r"notifications.webhook.url_file: .*/url contains no http or https URL"
-    ):
+    with pytest.raises(ConfigError, match=r"notifications.webhook.url_file: .*/url contains no http or https URL"):
         hook.check()
     with pytest.raises(Undeliverable):
         hook.send(STUCK)
