@@ -25,45 +25,46 @@ _WITHOUT: dict[str, dict[str, Any]] = {
 }
 """Options that take ``none``, with the document that ``none`` stands for."""
 
+TotalTime = Annotated[
+    str, typer.Option(metavar="TIME|none", help="End the chain after this run time of all links.")
+]
+DoneExitCode = Annotated[str, typer.Option(metavar="N|none", help="End the chain when a link exits with N.")]
+Predictor = Annotated[
+    str, typer.Option(metavar="NAME|none", help="Predictor that decides when to submit; none: the daemon's.")
+]
+Aim = Annotated[
+    str, typer.Option(metavar="OBJECTIVE", help="Objective: cheapest, no-interruption=90% or overlap=30m.")
+]
+Steering = Annotated[str, typer.Option(metavar="HOW", help="Early submission: auto, pin, hold, nice or off.")]
+Lead = Annotated[str, typer.Option(metavar="TIME", help="Release a successor TIME before its predecessor ends.")]
+Grace = Annotated[str, typer.Option(metavar="TIME", help="Time between the signal to a predecessor and its end.")]
+OnFailure = Annotated[
+    str, typer.Option(metavar="ACTION", help="After a failed script: retry, continue or stop, or a list.")
+]
+Retries = Annotated[
+    str, typer.Option(metavar="N", help="Stop after more than N failures in a row; requires --on-failure.")
+]
+NoCheck = Annotated[bool, typer.Option("--no-check", help="Skip the check whether Slurm accepts the time limit.")]
+
 
 def update_command(  # noqa: PLR0913 (one parameter for each option of the command line)
     chain_id: Id,
     *,
     links: Annotated[str, typer.Option(metavar="N|none", help="End the chain after N links.")] = "",
-    total_time: Annotated[
-        str, typer.Option(metavar="TIME|none", help="End the chain after this run time of all links.")
-    ] = "",
+    total_time: TotalTime = "",
     done_file: Annotated[str, typer.Option(metavar="FILE|none", help="End the chain when FILE exists.")] = "",
-    done_exit_code: Annotated[
-        str, typer.Option(metavar="N|none", help="End the chain when a link exits with N.")
-    ] = "",
+    done_exit_code: DoneExitCode = "",
     time: Annotated[str, typer.Option("-t", "--time", metavar="TIME", help="Time limit of future links.")] = "",
-    predictor: Annotated[
-        str, typer.Option(metavar="NAME|none", help="Predictor that decides when to submit; none: the daemon's.")
-    ] = "",
-    aim: Annotated[
-        str, typer.Option(metavar="OBJECTIVE", help="Objective: cheapest, no-interruption=90% or overlap=30m.")
-    ] = "",
-    steering: Annotated[
-        str, typer.Option(metavar="HOW", help="Early submission: auto, pin, hold, nice or off.")
-    ] = "",
-    lead: Annotated[
-        str, typer.Option(metavar="TIME", help="Release a successor TIME before its predecessor ends.")
-    ] = "",
+    predictor: Predictor = "",
+    aim: Aim = "",
+    steering: Steering = "",
+    lead: Lead = "",
     max_overlap: Annotated[str, typer.Option(metavar="TIME", help="Maximum overlap; 0: no limit.")] = "",
-    grace: Annotated[
-        str, typer.Option(metavar="TIME", help="Time between the signal to a predecessor and its end.")
-    ] = "",
-    on_failure: Annotated[
-        str, typer.Option(metavar="ACTION", help="After a failed script: retry, continue or stop, or a list.")
-    ] = "",
-    retries: Annotated[
-        str, typer.Option(metavar="N", help="Stop after more than N failures in a row; requires --on-failure.")
-    ] = "",
+    grace: Grace = "",
+    on_failure: OnFailure = "",
+    retries: Retries = "",
     name: Annotated[str, typer.Option("-J", "--name", metavar="NAME", help="Name of the chain.")] = "",
-    no_check: Annotated[
-        bool, typer.Option("--no-check", help="Skip the check whether Slurm accepts the time limit.")
-    ] = False,
+    no_check: NoCheck = False,
     as_json: AsJson = False,
     socket: Socket = "",
 ) -> None:

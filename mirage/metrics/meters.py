@@ -51,9 +51,7 @@ class Meters:
         )
         ProcessCollector(namespace="mirage", registry=registry)
         self._cycles = counter("cycles", "Cycles of the decision loop.", "result")
-        self._chain_failures = counter(
-            "chain_failures", "Errors limited to one chain or one command within a cycle."
-        )
+        self._chain_failures = counter("chain_failures", "Errors limited to one chain or one command.")
         self._cycle_time = histogram("cycle_duration_seconds", "Duration of cycles, in seconds.", ANSWERS)
         self._poll_time = histogram(
             "poll_duration_seconds", "Duration of polls of the cluster, in seconds.", ANSWERS
