@@ -170,7 +170,7 @@ def test_job_that_another_chain_has_marked_meanwhile_is_followed_by_one(slurm: P
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ([(f"({UID})", "(4242)")], "not yours"),
+        ([(f"({UID})", "(4242)")], "belongs to another user"),
         ([("JobName=", "ArrayJobId=46 ArrayTaskId=1 JobName=")], "array"),
         ([("JobName=", "HetJobId=46 HetJobOffset=0 JobName=")], "heterogeneous"),
         ([("JobState=RUNNING", "JobState=TIMEOUT")], "has ended"),

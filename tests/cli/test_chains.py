@@ -321,7 +321,7 @@ def test_the_versions(world: World) -> None:
 
     found = json.loads(mirage(world, "version", "--json").stdout)
     assert (found["mirage"], found["daemon"]) == (__version__, __version__)
-    assert "none answers" in mirage(world, "version", MIRAGE_SOCKET="/nowhere").stdout
+    assert "does not reply" in mirage(world, "version", MIRAGE_SOCKET="/nowhere").stdout
 
 
 def on_a_terminal(world: World, width: int, *arguments: str, typed: bytes = b"", **variables: str) -> str:
