@@ -163,7 +163,7 @@ def test_secrets_and_the_enclosing_job_stay_behind(folder: Path) -> None:
         (("--name=", "train.sh"), 2, "expected a name"),
         (("--on-failure=exit=stop,exit=continue", "train.sh"), 2, "exit is given twice"),
         (("--on-failure=stop,exit=stop", "train.sh"), 2, "exit is given twice"),
-        (("--on-failure=stop", "--retries=2", "train.sh"), 2, "retries no kind of failure"),
+        (("--on-failure=stop", "--retries=2", "train.sh"), 2, "--on-failure does not retry"),
         (("--grace=-5", "train.sh"), 2, "expected a time such as 48h"),
         (("--predictor=fixed:nan", "train.sh"), 2, "a number with its unit"),
         (("--predictor=../model", "train.sh"), 2, "without a path"),

@@ -94,7 +94,7 @@ def test_models_are_promoted_and_rolled_back(place, trained) -> None:
         (("train", "crystal-ball"), "is not installed; those that can be trained:"),
         (("train", "reactive"), "needs no training"),
         (("train", "xgboost", "--validate-from", "2023-01-01"), "--validate-from: must lie between"),
-        (("train", "xgboost", "--nodes", "1,x"), "--nodes: must be numbers"),
+        (("train", "xgboost", "--nodes", "1,x"), "--nodes: invalid value '1,x'"),
         (("train", "xgboost", "--schema", "v0"), "paper-v1"),
         (("train", "xgboost", "--grid", "7m"), "multiple of 600"),
     ],

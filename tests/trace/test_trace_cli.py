@@ -101,7 +101,7 @@ def test_stats_of_a_dump(dump: Path) -> None:
     assert document["load"]["capacity"] == 4
     shown = run("stats", dump)
     assert shown.exit_code == 0, shown.output
-    assert "1 rows are left out" in shown.output
+    assert "1 invalid rows left out" in shown.output
     assert "12-24" in shown.output
 
 
