@@ -61,12 +61,12 @@ def test_one_that_saves_keeps_its_device_until_it_has_ended_and_is_told_once(tmp
     assert (row["state"], row["saving"], row["stopping"]) == (
         "running",
         True,
-        "makes room for a task that comes first",
+        "preempted by a task that comes first",
     )
     engine_of(agent).finish("low.1", 3)
     agent.cycle()
     assert keys(agent)[-1] == "high.1"
-    assert agent.states["low"] == (TaskState.PENDING, "makes room for a task that comes first")
+    assert agent.states["low"] == (TaskState.PENDING, "preempted by a task that comes first")
     engine_of(agent).finish("high.1")
     agent.cycle()
     assert keys(agent)[-1] == "low.2"

@@ -146,8 +146,8 @@ def test_all_mistakes_come_before_anything_starts(runs: Runs) -> None:
     runs.write(tasks(("a", "touch started", ""), ("b", "true", "devices = 3"), ("c", "true", "kinds = ['tpu']")))
     code, said = runs.finish(runs.start())
     assert code == 1
-    assert "task 'b': devices: 3 on one node, but there are at most 2" in said
-    assert "task 'c': kinds: there is no tpu here" in said
+    assert "task 'b': devices: 3 on one node; at most 2 suitable" in said
+    assert "task 'c': kinds: tpu not found here" in said
     assert not (runs.folder / "started").exists()
     assert not runs.state.exists()
 
@@ -185,7 +185,7 @@ def test_a_restarted_agent_follows_what_its_predecessor_left_running(runs: Runs)
     runs.until(lambda: runs.ledger().of("a")[0].life != dead, "the second agent")
     (runs.folder / "go").touch()
     code, said = runs.finish(second)
-    assert "a.1: still runs, and is followed on" in said
+    assert "a.1: still runs, and is monitored again" in said
     assert (code, runs.results("a")) == (1, ["failed"])
     assert "a.1: failed: exit code 3" in said
 
@@ -196,7 +196,7 @@ def test_a_second_agent_is_refused(runs: Runs) -> None:
     runs.until((runs.folder / "started").exists, "the first one's task")
     code, said = runs.finish(runs.start())
     assert code == 1
-    assert "works on these tasks here already" in said
+    assert "already runs these tasks here" in said
     assert runs.results("a") == ["open"]
 
 
@@ -259,7 +259,7 @@ def check_preempted(runs: Runs, code: int, said: str) -> None:
     assert max(most_at_once(bars(runs.ledger())).values()) == 1.0
     row = next(row for row in json.loads((runs.state / "status.json").read_text())["tasks"] if row["id"] == "low")
     assert (row["preempted"], row["saving"], row["attempts"]) == (1, False, 2)
-    assert "makes room for a task that comes first" in said
+    assert "preempted by a task that comes first" in said
 
 
 def test_who_makes_room_has_ended_before_the_other_begins_and_goes_on_later(runs: Runs) -> None:
@@ -348,7 +348,7 @@ def test_two_files_do_not_take_each_others_tasks_for_done(runs: Runs) -> None:
     (runs.folder / "more.toml").write_text(tasks(("b", "true", ""), ("a", "echo second >>marks", "")))
     code, said = runs.finish(runs.start("--state=both", file="more.toml"))
     assert code == 1
-    assert "holds what was done of task 'a' of tasks.toml" in said
+    assert "holds results of task 'a' of tasks.toml" in said
     assert lines(runs.folder / "marks") == ["first"]
 
 

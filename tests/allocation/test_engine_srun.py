@@ -119,7 +119,7 @@ def test_a_failing_nodes_tasks_go_elsewhere(runs: JobRuns) -> None:
     assert code == 0, said
     assert runs.results("a") == ["node-failed", "succeeded"]
     assert lines(runs.folder / "marks") == ["n1", "n2"]
-    assert "nothing more is started on" in said
+    assert "no more tasks start on" in said
 
 
 def test_what_failed_with_its_node_while_no_agent_ran_has_not_succeeded(runs: JobRuns) -> None:
@@ -181,8 +181,8 @@ def test_a_task_that_somebody_else_told_to_save_has_not_succeeded(runs: JobRuns)
     assert code == 0, said
     assert runs.results("a") == ["checkpointed", "succeeded"]
     assert runs.results("b") == ["cut-off", "succeeded"]
-    assert "a.1: checkpointed: USR1 came to it from outside" in said
-    assert "b.1: cut-off: killed by USR1, which came to all of its step" in said
+    assert "a.1: checkpointed: received USR1 from outside" in said
+    assert "b.1: cut-off: killed by USR1, which signalled its whole step" in said
     assert lines(runs.folder / "marks") == ["a", "b", "saved"]
 
 

@@ -94,13 +94,13 @@ def test_every_mistake_is_named_at_once_with_its_line(tmp_path: Path) -> None:
         "[other] is not known",
         "line 2: task 'a', cpus: Input should be greater than or equal to 0",
         "line 6: task 'a', memory: 'lots': expected memory",
-        "line 7: task 'a', colour: is no key of a task",
-        "line 9: task 'a', id: another task before has this id",
+        "line 7: task 'a', colour: unknown key",
+        "line 9: task 'a', id: an earlier task has this id",
         "line 10: task 'a', command",
         "line 11: task 'a', expected: '3 parsecs'",
         "line 14: task '../etc', id",
         "line 16: task '../etc', devices",
-        "checkpoint: 'KILL' is no signal that a task can obey",
+        "checkpoint: 'KILL' is no signal that a task can receive",
     ):
         assert expected in text, f"{expected}\nnot in\n{text}"
 
@@ -126,7 +126,7 @@ def test_mistakes_between_tasks_are_named(tmp_path: Path) -> None:
         ("[[task]]\nid = 'a'\ncommand = ['x']\nscript = 'x'\n", "give either command"),
         ("[[task]]\nid = 'a'\ncommand = ['x']\nshare = nan\n", "share"),
         ("[[task]]\nid = 'a'\ncommand = ['x']\nexpected = inf\n", "expected"),
-        ("[[task]]\nid = 'a'\ncommand = ['x']\nenvironment = { 'A=B' = 'x' }\n", "no name of a variable"),
+        ("[[task]]\nid = 'a'\ncommand = ['x']\nenvironment = { 'A=B' = 'x' }\n", "no valid name of a variable"),
         ("[[task]]\nid = 'a'\ncommand = ['x\\u0000']\n".replace("'x\\u0000'", '"x\\u0000"'), "NUL"),
         ("[[task]]\nid = 'a'\ncommand = ['x']\nafter = ['a']\n", "waits for itself"),
     ],
@@ -187,12 +187,12 @@ def said_of(tmp_path: Path, length: float = float("inf"), **more: object) -> str
     ("more", "said"),
     [
         ({"devices": 3}, ""),
-        ({"devices": 4}, "4 on one node, but there are at most 3"),
+        ({"devices": 4}, "4 on one node; at most 3 suitable"),
         ({"devices": 5, "max_nodes": 2}, ""),
-        ({"devices": 6, "max_nodes": 9}, "but there are at most 5"),
+        ({"devices": 6, "max_nodes": 9}, "at most 5 suitable"),
         ({"devices": 3, "kinds": ("a100",)}, "at most 2"),
         ({"kinds": ("h100", "gpu:a100")}, ""),
-        ({"kinds": ("h100",)}, "there is no h100 here, but gpu:a100, gpu:v100"),
+        ({"kinds": ("h100",)}, "h100 not found here (available: gpu:a100, gpu:v100"),
         ({"devices": 2, "cpus": 17}, "no room for 17 CPUs"),
         ({"devices": 2, "cpus": 32, "max_nodes": 2, "memory_mb": 2000}, ""),
         ({"devices": 0, "memory_mb": 1001}, "no node has 1 CPUs and 1001 MB"),
@@ -208,7 +208,7 @@ def test_impossible_demands_are_named_before_anything_starts(
 
 
 def test_a_task_longer_than_a_link_needs_a_checkpoint(tmp_path: Path) -> None:
-    assert "it has no checkpoint" in said_of(tmp_path, length=50.0, expected=100.0)
+    assert "the task has no checkpoint" in said_of(tmp_path, length=50.0, expected=100.0)
     assert not said_of(tmp_path, length=50.0, expected=100.0, checkpoint=Checkpoint())
 
 

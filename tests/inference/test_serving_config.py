@@ -48,27 +48,27 @@ def test_the_least_that_serves(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[gateway", "is not TOML"),
+        ("[gateway", "invalid TOML"),
         (UNIT + TENANT, "model: Field required"),
-        (WHOLE + "[gatway]\n", "gatway: there is no such key"),
-        (WHOLE.replace("m.onnx", "n.onnx"), "model 'm', onnx: there is no file"),
-        (MODEL + WHOLE, "model 'm': there are two of this name"),
-        (WHOLE + UNIT, "unit 'u': there are two of this name"),
-        (WHOLE + '[[unit]]\nname = "v"\nmodels = ["x"]\n', "unit 'v', models: there is no model 'x'"),
-        (WHOLE + 'models = ["x"]\n', "tenant 't', models: there is no model 'x'"),
+        (WHOLE + "[gatway]\n", "gatway: unknown key"),
+        (WHOLE.replace("m.onnx", "n.onnx"), "model 'm', onnx: no file"),
+        (MODEL + WHOLE, "model 'm': duplicate name"),
+        (WHOLE + UNIT, "unit 'u': duplicate name"),
+        (WHOLE + '[[unit]]\nname = "v"\nmodels = ["x"]\n', "unit 'v', models: unknown model 'x'"),
+        (WHOLE + 'models = ["x"]\n', "tenant 't', models: unknown model 'x'"),
         (WHOLE + SERVER, "model 'llm': no unit runs it"),
-        (WHOLE + SERVER + '[[unit]]\nname = "v"\nmodels = ["m", "llm"]\n', "'llm' has a server of its own"),
-        (WHOLE.replace('"u"\n', '"u"\nslots = 2\n'), "ONNX networks run one after the other"),
+        (WHOLE + SERVER + '[[unit]]\nname = "v"\nmodels = ["m", "llm"]\n', "'llm' has its own server"),
+        (WHOLE.replace('"u"\n', '"u"\nslots = 2\n'), "ONNX networks run one request at a time"),
         (WHOLE + TENANT.replace('"t"', '"s"'), "tenant 's', keys: tenant 't' has the same key"),
-        (MODEL + UNIT + '[[tenant]]\nname = "t"\n', "tenant.1: it has neither keys nor a key_file"),
+        (MODEL + UNIT + '[[tenant]]\nname = "t"\n', "tenant.1: has neither keys nor a key_file"),
         (MODEL + UNIT + '[[tenant]]\nname = "t"\nkeys = ["plain"]\n', "tenant.1.keys.1: expected the SHA-256"),
         (WHOLE + 'deadline = "-5ms"\n', "tenant.1.deadline"),
         (WHOLE + "rate = 0.0\n", "tenant.1.rate"),
-        (WHOLE + '[gateway]\nlisten = "0.0.0.0:80"\n', "keys would cross the network in the clear"),
-        (WHOLE + '[gateway]\nlisten = "127.0.0.1"\n', "is no address such as"),
-        (WHOLE + '[gateway]\nlisten = "127.0.0.1:99999"\n', "is no address such as"),
-        (WHOLE.replace('onnx = "m.onnx"', 'backend = ["serve"]'), "no word has {port}"),
-        (WHOLE + "[gateway]\nall_bodies_mb = 31\n", "all_bodies_mb: is at least twice largest_body_mb, 32"),
+        (WHOLE + '[gateway]\nlisten = "0.0.0.0:80"\n', "keys would be sent unencrypted"),
+        (WHOLE + '[gateway]\nlisten = "127.0.0.1"\n', "invalid address"),
+        (WHOLE + '[gateway]\nlisten = "127.0.0.1:99999"\n', "invalid address"),
+        (WHOLE.replace('onnx = "m.onnx"', 'backend = ["serve"]'), "no word contains {port}"),
+        (WHOLE + "[gateway]\nall_bodies_mb = 31\n", "all_bodies_mb: must be at least twice largest_body_mb (32)"),
     ],
 )
 def test_a_mistake_is_named_with_its_key(tmp_path: Path, text: str, said: str) -> None:
@@ -96,7 +96,7 @@ def test_a_key_file_holds_keys_that_nobody_else_may_read(tmp_path: Path) -> None
     keys = tmp_path / "keys"
     keys.write_text(f"{KEY}\n\nanother-key-of-some-length\n")
     keys.chmod(0o644)
-    assert "others may read" in mistakes(tmp_path, text)
+    assert "is readable by others" in mistakes(tmp_path, text)
     keys.chmod(0o600)
     tenants = Tenants(read(tmp_path, text).tenants, (), 0.0)
     assert tenants.find(KEY) == tenants.find("another-key-of-some-length") == 0
@@ -176,6 +176,6 @@ def test_a_quota_fills_again_at_its_rate(tmp_path: Path) -> None:
     with pytest.raises(Refusal, match="over its 2"):
         quota.enter(10.0)
     quota.enter(20.0)
-    with pytest.raises(Refusal, match="most at once"):
+    with pytest.raises(Refusal, match="its maximum"):
         quota.enter(30.0)
     assert quota.here == 3

@@ -57,13 +57,13 @@ def test_a_crash_in_the_middle_is_repeated_elsewhere(site: Site) -> None:
 
 def test_who_crashes_every_worker_is_told_after_the_second(site: Site) -> None:
     reply = site.infer("crash")
-    assert (reply.status, reply.document["error"]) == (502, "the worker ended while it worked on this request")
+    assert (reply.status, reply.document["error"]) == (502, "the worker ended while it ran this request")
     assert site.metric("requests_total", model="crash", result="failed") == 1
 
 
 def test_a_worker_that_hangs_is_ended_and_the_request_answered_elsewhere(site: Site) -> None:
     assert site.infer("hang-once").values == [2, 4, 6, 8]
-    assert "its worker hangs" in site.said
+    assert "the worker hangs" in site.said
 
 
 def test_a_networks_own_fault_is_told_and_not_repeated(site: Site) -> None:
@@ -76,7 +76,7 @@ def test_a_model_that_no_unit_has_loaded_is_refused_for_now(site: Site) -> None:
     reply = site.infer("never-ready")
     assert (reply.status, "retry-after" in reply.headers) == (503, True)
     assert site.get("/health/ready").status == 503
-    site.wait(lambda: "never-ready: its worker was not ready within 10 s" in site.said, "the worker's end")
+    site.wait(lambda: "never-ready: the worker was not ready within 10 s" in site.said, "the worker's end")
 
 
 def test_a_full_queue_refuses_and_what_waits_is_answered(site: Site) -> None:
@@ -134,7 +134,7 @@ def test_a_signal_lets_those_that_wait_be_answered_and_nobody_else_in(tmp_path: 
         site.wait(lambda: site.metric("running") + site.metric("waiting") == 3, "them to wait")
         assert site.process is not None
         site.process.send_signal(signal.SIGTERM)
-        site.wait(lambda: "nothing new is begun" in site.said, "the drain")
+        site.wait(lambda: "new requests are rejected" in site.said, "the drain")
         late = site.infer("slow")
         assert (late.status, "retry-after" in late.headers) == (503, True)
         assert [each.result().status for each in waiting] == [200, 200, 200]

@@ -39,7 +39,7 @@ def test_gateway_goes_on_without_room_for_its_address_and_estimates(tmp_path: Pa
         site = Site(tmp_path, TEXT, state=str(disk / "state")).start()
         try:
             assert site.infer("scale").status == 200
-            site.wait(lambda: "address is not written" in site.said, "the word on the address")
+            site.wait(lambda: "cannot write this gateway's address" in site.said, "the word on the address")
             ballast.unlink()
             site.wait(lambda: " ready\n" in site.said, "the address to be written once there is room")
             with ballast.open("ab", buffering=0) as file:

@@ -103,15 +103,15 @@ X = {"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}
     [
         ({"name": "z"}, "the model's inputs are x; given: z"),
         ({"datatype": "INT32"}, "input 'x' is FP32, not INT32"),
-        ({"datatype": "FLOAT"}, "datatype 'FLOAT' is none of BOOL"),
+        ({"datatype": "FLOAT"}, "unknown datatype 'FLOAT' (choose from BOOL"),
         ({"shape": [1, 5], "data": [1, 2, 3, 4, 5]}, "has shape [1, 5], expected [-1, 4]"),
         ({"shape": [4]}, "has shape [4], expected [-1, 4]"),
-        ({"shape": [1, -4]}, "shape is a list of whole numbers"),
+        ({"shape": [1, -4]}, "shape must be a list"),
         ({"data": [1, 2, 3]}, "has 4 elements, data 3"),
         ({"data": [1, 2, 3, "4"]}, "does not hold numbers"),
-        ({"data": [1, 2, 3, 1e60]}, "beyond FP32"),
+        ({"data": [1, 2, 3, 1e60]}, "out of the range of FP32"),
         ({"data": [[1, 2], [3]]}, "differ in length"),
-        ({"parameters": {"binary_data_size": 16}}, "the tensors need 16 bytes, 0 came"),
+        ({"parameters": {"binary_data_size": 16}}, "the tensors need 16 bytes, 0 were sent"),
     ],
 )
 def test_what_a_model_does_not_take_is_refused_with_the_reason(
@@ -159,7 +159,7 @@ def test_a_body_that_is_too_large_is_not_read(site: Site) -> None:
 def test_over_the_quota_is_429_with_a_time_to_come_back(site: Site) -> None:
     replies = [site.infer("layers", [1.0] * 64, who="bob") for _ in range(2)]
     assert replies[-1].status == 429
-    assert "over its 0.001 requests a second" in replies[-1].document["error"]
+    assert "exceeds 0.001 requests per second" in replies[-1].document["error"]
     assert int(replies[-1].headers["retry-after"]) > 100
 
 

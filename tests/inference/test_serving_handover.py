@@ -106,7 +106,7 @@ def test_a_successor_takes_over_under_load_and_no_request_fails(tmp_path: Path, 
     by_front, by_old_address = asking(front.url, front.url), asking(first.url)
     time.sleep(1)
     second = gateway(tmp_path, "new").start()
-    second.wait(lambda: "passes requests on to us and drains" in second.said, "the handover")
+    second.wait(lambda: "forwards its requests to this gateway and drains" in second.said, "the handover")
     time.sleep(1)
     direct = stop(by_old_address)
     assert first.process is not None
@@ -117,7 +117,7 @@ def test_a_successor_takes_over_under_load_and_no_request_fails(tmp_path: Path, 
         assert set(client.statuses) == {200}, client.statuses
         assert client.units == {"old", "new"}
     assert second.stop() == 0
-    assert "nothing new is begun" in second.said
+    assert "new requests are rejected" in second.said
 
 
 def test_requests_wait_at_the_front_while_a_gateway_that_was_killed_is_started_again(

@@ -167,7 +167,7 @@ def test_bytes_of_all_requests_are_bounded_and_shared(site: Site) -> None:
     while (slow := half_sent(site)) is None:
         pass
     full = site.ask("POST", INFER, padded(MIB))
-    assert (full.status, "too many bytes" in full.document["error"], full.headers["retry-after"]) == (
+    assert (full.status, "too much memory" in full.document["error"], full.headers["retry-after"]) == (
         503,
         True,
         "1",

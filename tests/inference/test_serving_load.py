@@ -107,7 +107,7 @@ def test_refusals_are_told_apart_and_keep_no_deadline(url: str) -> None:
 
 
 def test_who_is_not_there_or_lets_nobody_in_is_named(url: str) -> None:
-    with pytest.raises(NoTarget, match=r"status 401.*there is no such API key"):
+    with pytest.raises(NoTarget, match=r"status 401.*invalid API key"):
         run(url, key="other")
     with pytest.raises(NoTarget, match="does not answer"):
         run("http://127.0.0.1:1")

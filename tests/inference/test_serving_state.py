@@ -68,7 +68,7 @@ def test_state_folder_open_to_others_is_refused(tmp_path: Path, mode: int) -> No
 def test_state_folder_that_is_a_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "true").mkdir(mode=0o700)
     (tmp_path / "state").symlink_to(tmp_path / "true")
-    assert "is a link" in refused(tmp_path / "state")
+    assert "is a symbolic link" in refused(tmp_path / "state")
 
 
 @AS_ROOT

@@ -119,7 +119,7 @@ def test_request_with_a_number_that_is_not_finite_is_refused(number: str) -> Non
 
 def test_what_json_cannot_say_is_refused_not_written() -> None:
     tensor = Tensor.of("y", np.array([math.nan], np.float32))
-    with pytest.raises(Refusal, match="ask for binary_data"):
+    with pytest.raises(Refusal, match="request binary_data"):
         write_answer("m", Asked("", None, [], (), {}, False), [tensor])
     body, _ = write_answer("m", Asked("", None, [], (), {"y": True}, False), [tensor])
     assert body.endswith(tensor.data)
@@ -139,16 +139,16 @@ def test_whole_numbers_of_64_bits_are_read_exactly() -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"shape": [2**40 + 1]}, "whole numbers from 0 to"),
-        ({"shape": [10**4_000] * 500}, "whole numbers from 0 to"),
+        ({"shape": [2**40 + 1]}, "integers from 0 to"),
+        ({"shape": [10**4_000] * 500}, "integers from 0 to"),
         ({"shape": [2**40] * 32}, "more than 1099511627776 elements"),
         ({"shape": [2**40, 2**40, 0], "data": []}, "more than 1099511627776 elements"),
         ({"shape": [1] * 33}, "at most 32 of them"),
-        ({"shape": [True]}, "whole numbers from 0 to"),
-        ({"name": "x" * 257}, "no name of at most 256"),
-        ({"name": 7}, "no name of at most 256"),
-        ({"datatype": "FLOAT" * 100_000}, "is none of BOOL"),
-        ({"datatype": [1] * 100_000}, "is none of BOOL"),
+        ({"shape": [True]}, "integers from 0 to"),
+        ({"name": "x" * 257}, "a name of at most 256"),
+        ({"name": 7}, "a name of at most 256"),
+        ({"datatype": "FLOAT" * 100_000}, "choose from BOOL"),
+        ({"datatype": [1] * 100_000}, "choose from BOOL"),
         ({"data": [1, [1]]}, "differ in length"),
         ({"data": [[1], [1, 2]]}, "differ in length"),
         ({"data": json.loads("[" * 40 + "1" + "]" * 40)}, "nested more than 32 deep"),
@@ -169,8 +169,8 @@ def test_tensor_beyond_a_bound_is_rejected_in_a_short_text(change: dict[str, obj
     [
         ({"inputs": [{"name": "x", "datatype": "FP32", "shape": [0], "data": []}] * 1_025}, "at most 1024"),
         ({"outputs": [{"name": f"y{number}"} for number in range(1_025)]}, "at most 1024"),
-        ({"outputs": [{"name": "y"}] * 2}, "named twice"),
-        ({"outputs": [{"name": 1}]}, "an object with a name"),
+        ({"outputs": [{"name": "y"}] * 2}, "duplicate name"),
+        ({"outputs": [{"name": 1}]}, "objects with a name"),
         ({"id": "x" * 1_025}, "at most 1024 characters"),
         ({"parameters": {"a": [0] * 200_001}}, "more than 200000 values"),
     ],
@@ -206,7 +206,7 @@ def test_long_text_among_numbers_takes_no_memory() -> None:
 
 def test_answer_of_too_many_numbers_is_bytes_only() -> None:
     many = Tensor.of("y", np.ones(200_001, np.int8))
-    with pytest.raises(Refusal, match="ask for binary_data"):
+    with pytest.raises(Refusal, match="request binary_data"):
         write_answer("m", Asked("", None, [], (), {}, False), [many])
     assert len(write_answer("m", Asked("", None, [], (), {"y": True}, False), [many])[0]) > 200_000
 

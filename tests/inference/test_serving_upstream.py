@@ -115,7 +115,7 @@ def test_nothing_is_asked_that_would_be_read_as_more_than_one_request() -> None:
         Inquiry("GET", "/a b", [], b""),
         Inquiry("GET", "/", [(b"X", b"1\r\nContent-Length: 3")], b""),
     ):
-        with pytest.raises(ValueError, match="cannot be asked for"):
+        with pytest.raises(ValueError, match="invalid target"):
             asyncio.run(ask(inquiry))
 
 

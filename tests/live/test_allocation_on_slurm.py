@@ -192,14 +192,15 @@ def test_an_agent_killed_with_9_in_its_job_loses_nothing_and_runs_nothing_twice(
         work.wait(lambda least=least: len(list(work.folder.glob("marks.*"))) >= least, f"{least} tasks")
         hold.touch()
         work.wait(lambda: [file.read_text() for file in work.folder.glob("marks.*")].count("b\n") == 4, "four")
-        followed = work.said().count("still runs, and is followed on")
+        followed = work.said().count("still runs, and is monitored again")
         lives = sorted(work.ledger().lives.values(), key=lambda life: life.name)
         assert lives[-1].began is not None
         os.kill(lives[-1].began.pid, signal.SIGKILL)
         known = len(lives)
         work.wait(lambda known=known: len(work.ledger().lives) > known, "another agent")
         work.wait(
-            lambda before=followed: work.said().count("still runs, and is followed on") == before + 4, "its look"
+            lambda before=followed: work.said().count("still runs, and is monitored again") == before + 4,
+            "its look",
         )
         hold.unlink()
     work.wait(lambda: work.ended(job), "the end of the job")
@@ -293,6 +294,6 @@ def test_what_slurm_tells_to_every_step_before_the_limit_is_not_taken_for_succes
     work.wait(lambda: work.ended(job), "the end of the job")
     assert work.results("saves") == ["checkpointed", "succeeded"], work.said()
     assert work.results("dies") == ["cut-off", "succeeded"], work.said()
-    assert "killed by USR1, which came to all of its step" in work.said()
-    assert "USR1 came to it from outside" in work.said()
+    assert "killed by USR1, which signalled its whole step" in work.said()
+    assert "received USR1 from outside" in work.said()
     work.check()

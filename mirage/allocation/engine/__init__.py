@@ -1,1 +1,1 @@
-"""Runs tasks inside an allocation: a task file, steps on nodes and devices, a journal that outlives each link."""
+"""Run tasks inside an allocation: task file, steps on nodes and devices, and a journal that outlives each link."""

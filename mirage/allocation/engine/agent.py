@@ -1,4 +1,4 @@
-"""The agent: what decides, starts and follows the tasks of one link. ``cycle`` is its table of contents."""
+"""The agent decides, starts and monitors the tasks of one link. ``cycle`` lists what it does in each pass."""
 
 from __future__ import annotations
 
@@ -43,26 +43,26 @@ if TYPE_CHECKING:
     from mirage.domain.pool import Placement, PoolView
 
 LOOK_EVERY = 5.0
-"""Seconds between two looks where nothing happens: for what other links do."""
+"""Seconds between two passes without an event, to see what other links have written."""
 LOOK_OFTEN = 1.0
-"""The same while an earlier agent's steps are followed: no signal announces their end."""
+"""The same while steps of an earlier agent run: no signal announces their end."""
 
 _KILL_AGAIN = 30.0
 
 
 class Progress(Enum):
-    """What a cycle leaves to be done."""
+    """What a cycle leaves to do."""
 
     GOING = "going"
     IDLE = "idle"
-    """Tasks are left, and none of them can be started in this link."""
+    """Tasks are left, and none of them can start in this link."""
     OVER = "over"
     """Every task has ended."""
 
 
 @dataclass(slots=True)
 class Agent:
-    """Runs a plan in one link. Not for several threads."""
+    """Runs a plan in one link. Not thread-safe."""
 
     life: LifeBegan
     plan: WorkPlan
@@ -75,7 +75,7 @@ class Agent:
     running: dict[int, Running] = field(default_factory=dict)
     """By row of the task."""
     told: str = ""
-    """The signal by which this link was told to make way."""
+    """The signal that asked this link to end; empty before."""
     _recovery: Recovery = field(init=False)
     _occasions: Occasions = field(init=False)
     _gauge: Gauge = field(init=False)
@@ -95,7 +95,7 @@ class Agent:
     # the loop's body
 
     def cycle(self) -> Progress:
-        """One look at everything. Where the journal cannot be written nothing is started."""
+        """Run one cycle. Where the journal cannot be written, no task starts."""
         self._listen()
         self._gather()
         self._recover()
@@ -107,7 +107,7 @@ class Agent:
         return self._progress()
 
     def next_instant(self) -> float:
-        """When it has to look again at the latest."""
+        """The latest time of the next cycle, epoch seconds."""
         now = self.world.clock()
         waits = self._rows(TaskState.PENDING)
         instants = [not_before(self.ledger, self.plan.tasks[row].name) for row in waits]
@@ -117,18 +117,18 @@ class Agent:
         return min([now + look, *(at for at in instants if at > now)])
 
     def make_way(self, signal: str) -> None:
-        """Start nothing more; tasks with a checkpoint save and end. The second time all others are ended too."""
+        """Start no more tasks and ask those with a checkpoint to save; the second call ends all others too."""
         again, self.told = bool(self.told), signal
-        self.write(Remark(self.world.clock(), f"told by {signal} to make way"))
+        self.write(Remark(self.world.clock(), f"received {signal}: this link starts no more tasks and ends"))
         for each in list(self.running.values()):
             spec = self.plan.tasks[each.row]
             if each.stopping is None and spec.checkpoint is not None:
-                self._ask_to_save(each, "its link makes way")
+                self._ask_to_save(each, "its link was asked to end")
             elif again and each.stopping is None:
-                self._end(each, "its link was told twice to end")
+                self._end(each, "its link was asked twice to end")
 
     def close(self, why: str) -> None:
-        """The last entry of this life, where nothing of it runs any more."""
+        """Write the last entry of this agent run."""
         self._record.close(why, over=not self.running)
 
     def write(self, entry: Entry) -> None:
@@ -157,7 +157,7 @@ class Agent:
         now, spec = self.world.clock(), self.plan.tasks[each.row]
         result, why = judge(ending, each.stopping, each.nodes, spec.checkpoint)
         if each.adopted and ending.code is None:
-            result, why = Result.LOST, "its agent was killed, and whoever could have told how it ended"
+            result, why = Result.LOST, "its agent and the supervisor that records the exit code were killed"
         ran = self.world.ran(each, now, now + self._left(now))
         self.write(Ended(now, spec.name, each.attempt, result, ending.code, why, ran))
         del self.running[each.row]
@@ -167,9 +167,9 @@ class Agent:
             self.world.say(f"{key(spec.name, each.attempt)}: {result}: {why}")
 
     def _blame(self, each: Running, result: Result, why: str, failed: Sequence[str]) -> None:
-        """Nodes that have failed, and those that reject repeatedly, get nothing more."""
+        """Start nothing more on nodes that have failed, and on those that reject steps repeatedly."""
         for node in failed:
-            self._put_aside(node, "it has failed")
+            self._put_aside(node, "the node has failed")
         for node in each.nodes:
             if said := self._refusals.note(node, why if result is Result.REFUSED else ""):
                 self._put_aside(node, said)
@@ -181,9 +181,9 @@ class Agent:
         if row not in self.book.aside:
             self.book.aside.add(row)
             self.write(NodeAside(self.world.clock(), node, why))
-            self.world.say(f"nothing more is started on {node}: {why}")
+            self.world.say(f"no more tasks start on {node}: {why}")
 
-    # 3. what earlier lives have left
+    # 3. what earlier agent runs have left
 
     def _recover(self) -> None:
         for found in self._recovery.look():
@@ -194,9 +194,9 @@ class Agent:
             each = Running(row, attempt.number, found.step, start, nodes, attempt.stopping, kill_at, adopted=True)
             self.running[row] = each
             self.book.adopt(row, self.plan.tasks[row], attempt.parts or {}, attempt.share)
-            self.world.say(f"{key(attempt.task, attempt.number)}: still runs, and is followed on")
+            self.world.say(f"{key(attempt.task, attempt.number)}: still runs, and is monitored again")
 
-    # 4. how far they are, and how fast in whose company
+    # 4. progress and throughput
 
     def _measure(self) -> None:
         for entry in self._gauge.look(self.world.clock(), self.running, self.book):
@@ -241,14 +241,14 @@ class Agent:
         if now < each.kill_at:
             return
         if each.stopping is not None and each.stopping.saves:
-            why = f"{each.stopping.why}, and it did not end within its grace"
+            why = f"{each.stopping.why}, and it did not end within its grace period"
             each.stopping = replace(each.stopping, at=now, why=why, saves=False)
             self.write(each.stopping)
         each.kills += 1
         self.world.engine.signal(each.step, "KILL")
         each.kill_at = now + _KILL_AGAIN
 
-    # 6. how each task stands
+    # 6. task states
 
     def _judge_tasks(self) -> None:
         self._states = self.ledger.states(self.plan.tasks)
@@ -264,7 +264,7 @@ class Agent:
         return [row for row, task in enumerate(self.plan.tasks) if self._states[task.name][0] is state]
 
     def startable(self) -> list[int]:
-        """Rows of the tasks that might be started in this link, now or after a pause."""
+        """Rows of the tasks that may start in this link, now or after a pause."""
         left = self._left(self.world.clock())
         return [
             row
@@ -273,16 +273,16 @@ class Agent:
         ]
 
     def _is_due(self, row: int) -> bool:
-        """All that it waits for has succeeded."""
+        """Whether all tasks that it waits for have succeeded."""
         return all(self._states[name][0] is TaskState.SUCCEEDED for name in self.plan.tasks[row].after)
 
     # 7. what to start
 
     def _start(self) -> None:
-        """Decides about the pool as it will be once all that leave have let go; what still lacks room then waits.
+        """Place tasks as if the tasks that were asked to leave had already released their devices.
 
-        So what a task gets that makes another one leave is kept for it, without a word about it anywhere: it is
-        decided again when that one has ended.
+        What a preempting task gets is therefore kept for it without a reservation: the next decision, after the
+        preempted task has ended, comes to the same result.
         """
         now = self.world.clock()
         pending = [row for row in self.startable() if not_before(self.ledger, self.plan.tasks[row].name) <= now]
@@ -297,20 +297,20 @@ class Agent:
         self._occasions.note(now, self._seen(waiting))
 
     def _seen(self, waiting: set[tuple[int, int]]) -> Hashable:
-        """What makes a difference; ``waiting``: tasks with the numbers of the attempts that would come next."""
+        """The state that triggers a decision; ``waiting``: tasks with the numbers of their next attempts."""
         running = {(row, each.attempt, each.leaves) for row, each in self.running.items()}
         left = {(row, number) for row, number in waiting if row not in self.running}
         return frozenset(left), frozenset(running), frozenset(self.book.aside)
 
     def _decide(self, now: float, pending: list[int]) -> Sequence[Placement]:
-        """Who starts. Those that make room are told first, and then wait with the others for what is left."""
+        """Start the chosen tasks. Tasks to preempt are asked first; those placed on their devices wait."""
         while True:
             moves = self.policy.decide(self._view(now, pending))
             going = [int(row) for row in moves.preemptions if self._may_yield(int(row))]
             if not going:
                 return moves.starts
             for row in going:
-                self._ask_to_save(self.running[row], "makes room for a task that comes first", yields=True)
+                self._ask_to_save(self.running[row], "preempted by a task that comes first", yields=True)
 
     def _expected(self) -> Book:
         return self.book.without({row for row, each in self.running.items() if each.leaves})
@@ -321,19 +321,19 @@ class Agent:
         return self.situation.view(now, [*pending, *yielding], running, self._expected(), self.ledger)
 
     def _may_yield(self, row: int) -> bool:
-        """Whether it can be told to make room: it was not told to end, and saves."""
+        """Whether it can be preempted: it has a checkpoint and was not asked to end."""
         spec, each = self.plan.tasks[row], self.running.get(row)
         told = each is None or each.stopping is not None
         return self.policy.preempt and not told and spec.checkpoint is not None and self.ledger.saves(spec.name)
 
     def _comes_back(self, row: int, now: float) -> bool:
-        """Whether it makes room, and may have another place when it has."""
+        """Whether it is being preempted and may get another place afterwards."""
         return self.running[row].yields and fits_in(self.plan.tasks[row], self.ledger, self._left(now))
 
     def _place(self, placement: Placement, expected: Book) -> bool:
-        """Book, claim, write, start: in this order, so that nothing is ever started twice.
+        """Allocate, claim, write, start: in this order, so that no attempt starts twice.
 
-        Whether there was room for what has to be written first.
+        Returns whether the file system had room for the entry that comes first.
         """
         spec = self.plan.tasks[int(placement.task)]
         try:
@@ -385,7 +385,7 @@ class Agent:
         return Progress.IDLE
 
     def _may_yet_start(self) -> bool:
-        """Whether waiting may help: for a pause to be over, or for another link's task to end."""
+        """Whether waiting may help: a pause may end, or another link's task."""
         return self.has_nodes and (bool(self.startable()) or self._older_runs())
 
     @property
@@ -394,7 +394,7 @@ class Agent:
         return len(self.book.aside) < len(self.book.pool.node_names)
 
     def _older_runs(self) -> bool:
-        """What an earlier link still runs may fall to us; what a later one runs will not."""
+        """Whether tasks of an earlier link may still come to this one; those of a later link do not."""
         lives = {each.life for each in self.ledger.open_attempts()} - {self.life.life}
         records = [self.ledger.lives.get(name) for name in lives]
         return any(record is None or record.began is None or record.began.at <= self.life.at for record in records)

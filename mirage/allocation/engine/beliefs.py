@@ -1,11 +1,10 @@
-"""What is estimated of how long tasks run.
+"""Run-time estimates of tasks.
 
-In this order: what a task says of its progress, if it runs on as so far; what its owner expects; the mean of the
-tasks like it that have succeeded in this chain (``orderings.history``). A task that has outlasted that is not
-estimated to end at any moment indefinitely: of those like it that lasted even longer, the most alike first, the
-median
-says how long; where none did, it is estimated to be half done. That is the median for run times without a scale of
-their own, for which the chance to last longer than t is proportional to 1 / t.
+The sources, in this order: the progress that a task reports, if it continues as before; what its owner expects;
+the mean of similar tasks that have succeeded in this chain (``orderings.history``). For a task that has outlasted
+its estimate, the median of similar tasks that lasted even longer decides, the most similar first. Without such
+tasks it is estimated to be half done. That is the median for run times without a scale, for which the chance to
+last longer than t is proportional to 1 / t.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 TELLING = 60.0
-"""Seconds of running from which on its progress tells more than what was estimated before."""
+"""Seconds of running from which on the reported progress replaces the other estimates."""
 
 
 def expected(tasks: TaskTable, given: Floats, served: Floats, succeeded: NDArray[np.bool_]) -> Floats:
-    """[T] Seconds of each task in all; NaN where nothing is known. ``given``: as their owners say."""
+    """[T] Estimated total seconds of each task; NaN where nothing is known. ``given``: the owners' values."""
     if not succeeded.any() or not np.isnan(given).any():
         return given
     return np.where(np.isnan(given), means_alike(tasks, served, succeeded), given)
@@ -44,7 +43,7 @@ def remaining(
     succeeded: NDArray[np.bool_],
     reports: Mapping[int, Report],
 ) -> Floats:
-    """[T] Seconds that are left of each task. ``believed``: see ``expected``."""
+    """[T] Estimated seconds left of each task. ``believed``: see ``expected``."""
     left = believed - served
     outlasting = np.flatnonzero((left <= 0) & ~succeeded).tolist()
     alike = likenesses(tasks) if outlasting else []

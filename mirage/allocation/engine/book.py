@@ -1,4 +1,4 @@
-"""Who holds what: devices, CPUs and memory of this link's own pool."""
+"""The allocation table: which task holds which devices, CPUs and memory of this link's pool."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SLACK = 1e-9
 
 
 class Oversubscribed(MirageError):
-    """A placement takes what somebody holds; it is not executed."""
+    """A placement takes what another task holds; it is not applied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,22 +36,22 @@ class Holding:
 
     @property
     def nodes(self) -> tuple[int, ...]:
-        """Rows of its nodes."""
+        """Rows of the nodes that it uses."""
         return tuple(node for node, _, _ in self.needs)
 
 
 @dataclass(slots=True)
 class Book:
-    """The pool's devices and who holds them. Every change is checked against what is free."""
+    """The devices of the pool and their holders. Every change is checked against what is free."""
 
     pool: Pool
     holdings: dict[int, Holding] = field(default_factory=dict)
     """By row of the task."""
     aside: set[int] = field(default_factory=set)
-    """Nodes on which nothing is to be started."""
+    """Nodes on which no task may start."""
 
     def take(self, task: TaskSpec, placement: Placement) -> Holding:
-        """Book a placement. Raises ``Oversubscribed`` where it does not fit; nothing is booked then."""
+        """Allocate a placement. Raises ``Oversubscribed`` without a change where it does not fit."""
         holding = self._holding(task, placement)
         if said := self._conflict(task, holding):
             raise Oversubscribed(f"task {task.name} cannot be placed there: {said}")
@@ -59,7 +59,7 @@ class Book:
         return holding
 
     def adopt(self, row: int, task: TaskSpec, parts: Mapping[str, Sequence[int]], share: float) -> None:
-        """Book what runs already, wherever it is. What this pool has not is nobody's concern."""
+        """Record a step that already runs; devices outside this pool are ignored."""
         names = self.pool.node_names
         nodes = [names.index(name) for name in parts if name in names]
         devices = [device for node in nodes for device in self._rows(node, parts[names[node]])]
@@ -71,12 +71,12 @@ class Book:
         return [int(row) for row in np.flatnonzero(here)]
 
     def without(self, rows: Collection[int]) -> Book:
-        """A book of its own in which these tasks hold nothing."""
+        """A copy in which these tasks hold nothing."""
         left = {row: holding for row, holding in self.holdings.items() if row not in rows}
         return Book(self.pool, left, set(self.aside))
 
     def release(self, row: int) -> None:
-        """A task has ended."""
+        """Free what a task holds."""
         self.holdings.pop(row, None)
 
     def free_devices(self) -> np.ndarray:
@@ -99,7 +99,7 @@ class Book:
         return cpus, memory
 
     def parts(self, holding: Holding) -> dict[str, list[int]]:
-        """Indices of its devices on each of its nodes, as the journal has them."""
+        """Indices of its devices on each of its nodes, as the journal records them."""
         pool = self.pool
         return {
             pool.node_names[node]: [
@@ -116,9 +116,9 @@ class Book:
         return Holding(int(placement.task), devices, task.share, needs)
 
     def _conflict(self, task: TaskSpec, holding: Holding) -> str:
-        """Why a holding is not to be had; empty where it is."""
+        """Why a holding cannot be allocated; empty where it can."""
         if holding.row in self.holdings:
-            return "it runs already"
+            return "it already runs"
         if len(set(holding.devices)) != task.devices or not holding.needs:
             got = f"{len(set(holding.devices))} devices on {len(holding.needs)} nodes"
             return f"it gets {got}, and needs {task.devices}"

@@ -1,4 +1,4 @@
-"""What a pool can grant at all, and the plan as the table that ordering policies and placement policies read."""
+"""Check what a pool can ever grant, and build the table that ordering policies and placement policies read."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ _WORD = re.compile(r"[a-z0-9]+")
 def check_demands(plan: WorkPlan, pool: Pool, length: float, parts: bool = True) -> None:
     """Raise ``ConfigError`` with every task that this pool can never run.
 
-    ``length``: seconds that one link has. ``parts``: whether a task may be spread over nodes.
+    ``length``: seconds of one link. ``parts``: whether a task may be spread over nodes.
     """
     problems = [f"task {task.name!r}: {said}" for task in plan.tasks for said in _problems(task, pool, length)]
     if problems:
         shown = problems[:40] + ([f"and {len(problems) - 40} more"] if len(problems) > 40 else [])
-        raise ConfigError(str(plan.source), "cannot be run here\n  " + "\n  ".join(shown))
+        raise ConfigError(str(plan.source), "tasks cannot run here\n  " + "\n  ".join(shown))
 
 
 def _problems(task: TaskSpec, pool: Pool, length: float) -> Iterator[str]:
     unknown = [kind for kind in task.kinds if not any(means(kind, known) for known in pool.kinds)]
     if unknown and len(unknown) == len(task.kinds):
-        yield f"kinds: there is no {', '.join(unknown)} here, but {', '.join(pool.kinds) or 'no device at all'}"
+        yield f"kinds: {', '.join(unknown)} not found here (available: {', '.join(pool.kinds) or 'no devices'})"
     elif said := _shape(task, pool):
         yield said
     if task.expected is not None and task.checkpoint is None and task.expected > length:
         yield (
-            f"expected: {task.expected:g} s are more than the {length:g} s of a link, and it has no checkpoint"
-            " from which the next one could continue"
+            f"expected: {task.expected:g} s exceed the {length:g} s of a link, and the task has no checkpoint"
+            " from which the next link could continue"
         )
     if not task.after and not Path(task.directory).is_dir():
-        yield f"directory: {task.directory} is no directory here"
+        yield f"directory: {task.directory} is no directory on this machine"
 
 
 def _shape(task: TaskSpec, pool: Pool) -> str:
@@ -66,13 +66,13 @@ def _shape(task: TaskSpec, pool: Pool) -> str:
     bare = int(np.sort(fitting)[::-1][: task.max_nodes].sum())
     where = "one node" if task.max_nodes == 1 else f"{task.max_nodes} nodes"
     if bare < task.devices:
-        return f"devices: {task.devices} on {where}, but there are at most {bare} that will do"
+        return f"devices: {task.devices} on {where}; at most {bare} suitable devices exist"
     beside = f"next to {task.devices} devices on {where}"
     return f"no room for {task.cpus} CPUs and {task.memory_mb} MB {beside}"
 
 
 def _room(task: TaskSpec, pool: Pool, fitting: np.ndarray) -> np.ndarray:
-    """Devices that each node could give, CPUs and memory considered."""
+    """Devices that each node can give, limited by CPUs and memory."""
     room = fitting.copy()
     for node in range(len(room)):
         while room[node] and not _affords(task, pool, node, int(room[node])):
@@ -86,7 +86,7 @@ def _affords(task: TaskSpec, pool: Pool, node: int, devices: int) -> bool:
 
 
 def part_of(task: TaskSpec, devices: int) -> tuple[int, int]:
-    """CPUs and megabytes of a part with so many of its devices; all where it has none."""
+    """CPUs and megabytes of a part with this number of devices; all of them where the task has none."""
     if task.devices == 0:
         return task.cpus, task.memory_mb
     devices = min(devices, task.devices)
@@ -101,7 +101,7 @@ def means(wanted: str, kind: str) -> bool:
 
 
 def mask_bit(kind: str, wanted: tuple[str, ...]) -> bool:
-    """Whether a kind will do."""
+    """Whether the task accepts a kind."""
     return not wanted or any(means(word, kind) for word in wanted)
 
 
@@ -128,7 +128,7 @@ def task_table(plan: WorkPlan, pool: Pool, zero: float) -> TaskTable:
 
 
 def given_speeds(text: str, pool: Pool) -> Measurements:
-    """A table of speeds that was measured elsewhere (``read_speeds``), by this pool's kinds; none for "".
+    """A table of speeds measured elsewhere (``read_speeds``), by this pool's kinds; no table for "".
 
     Raises ``ConfigError`` and ``TraceError``.
     """
@@ -146,12 +146,12 @@ def given_speeds(text: str, pool: Pool) -> Measurements:
 
 
 def _kind_here(kind: str, pool: Pool) -> str:
-    """What this pool calls a kind: tables know it as ``v100``, pools as ``gpu:tesla-v100``."""
+    """This pool's name of a kind: tables have ``v100``, pools ``gpu:tesla-v100``."""
     return next((known for known in pool.kinds if kind and means(kind, known)), kind)
 
 
 def nothing_known(tasks: int, kinds: int) -> SpeedTable:
-    """Every task runs at reference speed everywhere."""
+    """A table in which every task runs at reference speed everywhere."""
     return SpeedTable(np.zeros((tasks, max(1, kinds), 1), np.int32), np.ones(1), np.ones((1, 1)))
 
 

@@ -1,4 +1,4 @@
-"""Which nodes and devices there are: those of the Slurm job that we are in, or of this machine."""
+"""Find the nodes and devices of this Slurm job, or of this machine outside Slurm."""
 
 from __future__ import annotations
 
@@ -22,51 +22,51 @@ if TYPE_CHECKING:
     from mirage.allocation.engine.slurmcommands import SlurmCommands
 
 NO_MEMORY_LIMIT = 1 << 40
-"""Megabytes: where nobody counts memory."""
+"""Megabytes of a node whose memory Slurm does not manage."""
 
 VARIABLES = {"gpu": ("CUDA_VISIBLE_DEVICES",), "npu": ("ASCEND_RT_VISIBLE_DEVICES",)}
-"""By which a process is shown its devices, by the name of the generic resource."""
+"""The variables that show a process its devices, by the name of the generic resource."""
 
 _ANY_VARIABLE = ("CUDA_VISIBLE_DEVICES",)
 _FIELD = re.compile(r"(\w[\w:./-]*)=(\S*)")
 _NODES = re.compile(r"\bNodes=(\S+) CPU_IDs=(\S*) Mem=(\d+) GRES=(\S*)")
 _ONLY_COUNTED = re.compile(r"((?:^|,)[A-Za-z_]\w*(?::[A-Za-z][\w.-]*)?)\(CNT:(\d+)\)")
-"""``npu:ascend(CNT:4)``: as Slurm writes those without device files."""
+"""``npu:ascend(CNT:4)``: Slurm's notation for devices without device files."""
 _GRES = re.compile(r"([A-Za-z_]\w*)(?::([\w.-]+))?:(\d+)(?:\((?:IDX|CNT):([\d,-]*)\))?")
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One accelerator as it is found."""
+    """One GPU or other device."""
 
     index: int
     kind: str
     """Such as ``gpu:a100``."""
     island: int = 0
-    """Equal for those of its node that fast links join, or of which nobody knows."""
+    """Equal for devices of a node that fast links join, or whose links are not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeFound:
-    """One node as it is found."""
+    """One node."""
 
     name: str
     cpus: int
     memory_mb: int
     devices: tuple[Device, ...]
     switch: str = ""
-    """The lowest one above it, or its block; equal for nodes of which nobody knows."""
+    """Its leaf switch or its block; equal for nodes whose place is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """What we may use, and how long."""
+    """The nodes and devices that this link may use, and until when."""
 
     nodes: tuple[NodeFound, ...]
     job: int = 0
     start: float | None = None
     end: float | None = None
-    """``None``: without end, or not known."""
+    """End of the allocation; ``None``: no time limit, or not known."""
     restarts: int = 0
 
     @property
@@ -100,18 +100,18 @@ def _numbered(names: Iterable[Hashable]) -> np.ndarray:
 
 
 def visible(kind: str, indices: Sequence[int]) -> dict[str, str]:
-    """The variables that show a process these devices of one node."""
+    """The variables that show a process only these devices of one node."""
     return {name: ",".join(map(str, indices)) for name in VARIABLES.get(kind.partition(":")[0], _ANY_VARIABLE)}
 
 
 def read_job(slurm: SlurmCommands, job: int, environment: Mapping[str, str]) -> Allocation:
-    """The nodes of a Slurm job. Raises ``ClusterUnavailable``, also where the answer is not understood."""
+    """The nodes of a Slurm job. Raises ``ClusterUnavailable``, also where the output cannot be parsed."""
     shown = slurm.ask("scontrol", "--oneliner", "show", "job", "--details", str(job))
     fields = dict(_FIELD.findall(shown))
     memory = _real_memory(slurm, fields.get("NodeList", ""))
     nodes = [node for match in _NODES.finditer(shown) for node in _nodes(match, memory)]
     if not nodes:
-        raise ClusterUnavailable(f"scontrol does not say which nodes job {job} has: {shown[:200]!r}")
+        raise ClusterUnavailable(f"scontrol shows no nodes of job {job}: {shown[:200]!r}")
     return Allocation(
         tuple(_as_seen(node, environment) for node in sorted(nodes, key=lambda node: node.name)),
         job,
@@ -122,9 +122,9 @@ def read_job(slurm: SlurmCommands, job: int, environment: Mapping[str, str]) -> 
 
 
 def read_machine(devices: int | None, environment: Mapping[str, str]) -> Allocation:
-    """This machine, with the devices that ``nvidia-smi`` shows or, where ``devices`` is given, so many.
+    """This machine, with the devices that ``nvidia-smi`` shows, or with ``devices`` devices where given.
 
-    Of the devices only those count that ``CUDA_VISIBLE_DEVICES`` leaves. Raises ``ConfigError``.
+    Devices that ``CUDA_VISIBLE_DEVICES`` hides do not count. Raises ``ConfigError``.
     """
     found = _asked_nvidia() if devices is None else [Device(index, "gpu") for index in range(devices)]
     shown = environment.get("CUDA_VISIBLE_DEVICES")
@@ -154,7 +154,7 @@ def _numbers(text: str) -> list[int]:
 
 
 def _devices(gres: str) -> tuple[Device, ...]:
-    """``gpu:a100:3(IDX:0-2),npu:8(CNT:8)``; those that are only counted get numbers from 0."""
+    """Parse ``gpu:a100:3(IDX:0-2),npu:8(CNT:8)``; devices without indices are numbered from 0."""
     devices = list[Device]()
     for name, of, count, indices in _GRES.findall(_ONLY_COUNTED.sub(r"\1:\2", gres)):
         numbers = _numbers(indices) if "IDX" in gres else []
@@ -166,10 +166,10 @@ def _devices(gres: str) -> tuple[Device, ...]:
 
 
 def _as_seen(node: NodeFound, environment: Mapping[str, str]) -> NodeFound:
-    """Indices as processes count them.
+    """Device indices as processes on the node count them.
 
-    Where Slurm hides what a job does not hold, the rest is counted from 0: this job's own variable, on the node of
-    its batch script, shows whether it does.
+    Where Slurm hides the devices that a job does not hold, a process counts the others from 0. The job's own
+    variable shows whether it does, on the node of its batch script.
     """
     shown = environment.get("CUDA_VISIBLE_DEVICES", "")
     held = environment.get("SLURM_JOB_GPUS", "")
@@ -203,13 +203,13 @@ def _instant(text: str) -> float | None:
 def _asked_nvidia() -> list[Device]:
     program = shutil.which("nvidia-smi")
     if program is None:
-        raise ConfigError("--devices", "there is no nvidia-smi here: say how many there are with --devices N")
+        raise ConfigError("--devices", "nvidia-smi not found; state the number of devices with --devices N")
     argv = [program, "--query-gpu=index,name", "--format=csv,noheader"]
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True)  # noqa: S603 - found above
         return [_nvidia(line) for line in done.stdout.splitlines() if line.strip()]
     except (OSError, subprocess.SubprocessError, BadSpelling) as error:
-        raise ConfigError("--devices", f"nvidia-smi does not tell, say --devices N instead: {error}") from error
+        raise ConfigError("--devices", f"nvidia-smi failed; use --devices N instead: {error}") from error
 
 
 def _nvidia(line: str) -> Device:
@@ -222,6 +222,6 @@ def _nvidia(line: str) -> Device:
 def _left(found: list[Device], shown: str) -> list[Device]:
     wanted = [word.strip() for word in shown.split(",") if word.strip()]
     if not all(word.isdecimal() for word in wanted):
-        problem = f"{shown!r} names devices otherwise than by index: say --devices N instead"
+        problem = f"{shown!r} does not name devices by index; use --devices N instead"
         raise ConfigError("CUDA_VISIBLE_DEVICES", problem)
     return [device for device in found if str(device.index) in wanted]

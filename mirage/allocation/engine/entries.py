@@ -1,4 +1,4 @@
-"""What a journal says, line by line, and how each line is written.
+"""The entries of a journal, and how each is written as a line.
 
 Times are epoch seconds on the clock of the machine that wrote them.
 """
@@ -21,18 +21,18 @@ class Result(StrEnum):
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
-    """Its own doing: exit code, time limit. Counts against its retries."""
+    """The task failed by itself: exit code or time limit. Counts against its retries."""
     REFUSED = "refused"
-    """It never began: the step was not granted."""
+    """It never began: Slurm or the system rejected the step."""
     CHECKPOINTED = "checkpointed"
-    """Told to save before its link ends, it ended; what it had done is kept."""
+    """It was asked to save before its link ends, and ended; its work is kept."""
     PREEMPTED = "preempted"
-    """Told to save for another task's sake, it ended; what it had done is kept."""
+    """It was asked to save because another task preempts it, and ended; its work is kept."""
     CUT_OFF = "cut-off"
-    """Ended for no fault of its own, by the link's limit mostly; what it had done is lost."""
+    """It ended without a failure of the task, mostly by the link's time limit; its work is lost."""
     NODE_FAILED = "node-failed"
     LOST = "lost"
-    """Its link or its agent ended, and nobody knows more."""
+    """Its link or its agent ended; nothing more is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +42,15 @@ class LifeBegan:
     at: float
     life: str
     job: int
-    """Slurm's job; 0 outside Slurm."""
+    """ID of the Slurm job; 0 outside Slurm."""
     restarts: int
-    """How often that job was requeued."""
+    """How often Slurm has requeued that job."""
     link: int
-    """Of the chain; 0 outside one."""
+    """Number of the link in its chain; 0 outside a chain."""
     host: str
     pid: int
     ticks: int
-    """When that process began, as the kernel counts: process ids are used again."""
+    """Start of that process in kernel ticks: process IDs are used again."""
     boot: str
     engine: str
     source: str
@@ -59,29 +59,29 @@ class LifeBegan:
 
 @dataclass(frozen=True, slots=True)
 class PoolSeen:
-    """The devices that this life has, by node: ``(index, kind)``."""
+    """The devices of this agent run, by node: ``(index, kind)``."""
 
     at: float
     end: float | None
-    """When its job ends; ``None``: not known, or never."""
+    """End of the job; ``None``: not known, or no time limit."""
     nodes: dict[str, list[tuple[int, str]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Starting:
-    """About to be started: written before it is."""
+    """An attempt is about to start: written before it does."""
 
     at: float
     task: str
     attempt: int
     parts: dict[str, list[int]]
-    """Indices of its devices on each of its nodes; of none for a task of CPUs alone."""
+    """Indices of its devices on each of its nodes; no indices for a task without devices."""
     share: float
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """Its supervisor runs."""
+    """The supervisor of an attempt runs."""
 
     at: float
     task: str
@@ -91,7 +91,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """An earlier life's step was found alive: this life follows it from here on."""
+    """A step of an earlier agent run was found alive: this agent run monitors it from now on."""
 
     at: float
     task: str
@@ -101,23 +101,23 @@ class Adopted:
 
 @dataclass(frozen=True, slots=True)
 class Stopping:
-    """Told to end."""
+    """An attempt was asked to end."""
 
     at: float
     task: str
     attempt: int
     why: str
     saves: bool
-    """By the signal upon which it saves what it has done."""
+    """Whether it was asked by the signal upon which it saves its work."""
     fails: bool = False
-    """It is to blame, and has failed."""
+    """Whether the task is to blame, so that the attempt has failed."""
     yields: bool = False
-    """For the sake of another task."""
+    """Whether another task preempts it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Nothing of it runs any more."""
+    """Nothing of an attempt runs any more."""
 
     at: float
     task: str
@@ -132,7 +132,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class GaveUp:
-    """The task will not be retried, whatever its retries say."""
+    """The task will not be retried, even if retries are left."""
 
     at: float
     task: str
@@ -141,7 +141,7 @@ class GaveUp:
 
 @dataclass(frozen=True, slots=True)
 class NodeAside:
-    """Nothing more is started on a node."""
+    """No more tasks start on a node."""
 
     at: float
     node: str
@@ -154,7 +154,7 @@ Run = tuple[str, int, int, str]
 
 @dataclass(frozen=True, slots=True)
 class SpeedSeen:
-    """So much a task did, by its own count, while it ran so next to these."""
+    """The work that a task did, by its own count, while it ran next to these neighbours."""
 
     at: float
     task: str
@@ -167,7 +167,7 @@ class SpeedSeen:
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """Something that a reader may want to know."""
+    """A remark for a reader of the journal."""
 
     at: float
     text: str
@@ -175,7 +175,7 @@ class Remark:
 
 @dataclass(frozen=True, slots=True)
 class LifeOver:
-    """The agent ends in order; nothing of its own runs any more."""
+    """The agent ends in order; none of its steps runs any more."""
 
     at: float
     why: str
@@ -201,7 +201,7 @@ def spell(entry: Entry) -> str:
 
 
 def read(line: str) -> Entry:
-    """Raises ``ValueError`` where it is none."""
+    """Parse one line. Raises ``ValueError`` where it is no entry."""
     document = parse_json(line)
     name = document.pop("entry", None) if isinstance(document, dict) else None
     kind = _KINDS.get(name) if isinstance(name, str) else None

@@ -1,12 +1,11 @@
-"""The state directory's journal: JSON lines, one file for each life of an agent, and claims.
+"""The state directory's journal: JSON lines, one file per agent run, and claims.
 
-Links overlap, on different nodes, over a network file system. Appends of two machines to one file are not
-atomic there, and neither are SQLite's locks to be relied upon. So each life appends to a file of its own, which
-nobody else writes; readers read all of them. What two lives must not both do, to start the same attempt at a task,
-is decided by a claim: a name that can be given once (``link``), which network file systems do guarantee. A stale
-view of a directory may cost time, but nothing is started twice. A line that was cut off by a crash is the last
-one of
-its file and is passed over; an agent that is restarted is another life, so no file is ever repaired.
+Links overlap, on different nodes, over a network file system. There, appends of two machines to one file are not
+atomic, and SQLite's locks are not reliable. So each agent run appends to a separate file that no other process
+writes; readers read all files. Two agent runs must not start the same attempt at a task: a claim decides, a name
+that can be created only once (``link``), which network file systems do guarantee. A stale view of a directory may
+cost time, but nothing starts twice. A last line that was cut off by a crash is skipped. An agent that is restarted
+is another agent run, so no file is ever repaired.
 """
 
 from __future__ import annotations
@@ -28,38 +27,38 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LARGEST_JOURNAL = 256 << 20
-"""Bytes of one life's file; a million tasks leave about as many."""
+"""Largest journal of one agent run, in bytes; that of a million tasks is about as large."""
 _LONGEST_LINE = 1 << 20
 _LARGEST_CLAIM = 4_096
 _MOST_LATE = 100_000
 _NOTHING = b"\0 \t\r\n"
-"""What a file system leaves of a line that was being written as the machine crashed."""
+"""What a file system leaves of a line that was being written when the machine crashed."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateFolder:
-    """Where everything about one run of a task file is kept, from link to link."""
+    """The state directory of a task file, shared by all links."""
 
     path: Path
 
     @property
     def journals(self) -> Path:
-        """One file for each life."""
+        """Journals: one file per agent run."""
         return self.path / "journal"
 
     @property
     def claims(self) -> Path:
-        """One file for each attempt that was ever begun."""
+        """Claims: one file per attempt that was ever begun."""
         return self.path / "claims"
 
     @property
     def steps(self) -> Path:
-        """What supervisors leave of their steps."""
+        """Files that supervisors leave about their steps."""
         return self.path / "steps"
 
     @property
     def logs(self) -> Path:
-        """Output of tasks that name no place for it."""
+        """Output of tasks without an output file."""
         return self.path / "logs"
 
     @property
@@ -68,9 +67,9 @@ class StateFolder:
         return self.path / "status.json"
 
     def make(self) -> None:
-        """Make all of it. Raises ``ConfigError``, also where another user could have written to it.
+        """Create the directory. Raises ``ConfigError``, also where another user could have written to it.
 
-        What it holds decides which tasks are done, and what is written to it goes where links in it lead.
+        Its content decides which tasks are done, and a link placed in it would redirect what is written.
         """
         try:
             above = (self.path.parent,) if self.path.parent.name == HANDOVER_FOLDER else ()
@@ -83,11 +82,11 @@ class StateFolder:
             raise ConfigError(str(self.path), f"no place for the journal: {error.strerror or error}") from error
 
     def step(self, task: str, attempt: int) -> Path:
-        """The beginning of the names of the files about one attempt."""
+        """Path prefix of the files about one attempt."""
         return self.steps / key(task, attempt)
 
     def claim(self, task: str, attempt: int, life: str) -> bool:
-        """Whether this attempt is ours: at most one caller, anywhere, gets ``True``. Raises ``OSError``."""
+        """Claim this attempt: at most one caller on any machine gets ``True``. Raises ``OSError``."""
         draft = self.claims / f"{life}.draft"
         opened = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         with os.fdopen(opened, "w", encoding="utf-8") as file:
@@ -108,12 +107,12 @@ class StateFolder:
         return True
 
     def give_back(self, task: str, attempt: int) -> None:
-        """Take back a claim of ours to an attempt of which nothing was written: another may have it."""
+        """Delete our claim to an attempt of which nothing was written, so that another agent run may claim it."""
         with contextlib.suppress(OSError):
             (self.claims / key(task, attempt)).unlink()
 
     def claimed(self) -> Iterator[tuple[str, int, str]]:
-        """Task, attempt and life of each claim."""
+        """Task, attempt and agent run of each claim."""
         for path in self.claims.iterdir():
             task, _, attempt = path.name.rpartition(".")
             if task and attempt.isdecimal():
@@ -122,15 +121,15 @@ class StateFolder:
 
 
 def key(task: str, attempt: int) -> str:
-    """Names one attempt; ids of tasks may have dots, attempts have none."""
+    """Name of one attempt; task ids may contain dots, attempts do not."""
     return f"{task}.{attempt}"
 
 
 class JournalWriter:
-    """Appends to one life's file, which no other process writes; each entry is on the disk before what follows.
+    """Appends to the file of one agent run. Each entry is on the disk before what follows it.
 
-    On a full file system entries about what has happened wait in memory for room, in their order: the tasks that
-    run are followed on. What is about to happen must be on the disk first.
+    On a full file system, entries about what has happened wait in memory, in their order, and running tasks are
+    still monitored. An entry about what is about to happen must be on the disk first.
     """
 
     def __init__(self, folder: StateFolder, life: str) -> None:
@@ -140,10 +139,10 @@ class JournalWriter:
         self._size = 0
         self._late: list[bytes] = []
         self.problem = ""
-        """Why entries wait; empty: none does."""
+        """Why entries wait; empty if none waits."""
 
     def write(self, entry: Entry, *, first: bool = False) -> None:
-        """Append one entry. ``first``: raise ``OSError`` where it, or one before it, is not on the disk then."""
+        """Append one entry. ``first``: raise ``OSError`` unless this entry and all before it are on the disk."""
         self._late.append((spell(entry) + "\n").encode())
         try:
             self.flush()
@@ -159,7 +158,7 @@ class JournalWriter:
         return bool(self._late)
 
     def flush(self) -> None:
-        """Write what waits. Raises ``OSError``; nothing of it is in the file then."""
+        """Write the waiting entries. Raises ``OSError``; none of them is in the file then."""
         content = b"".join(self._late)
         try:
             if os.write(self._file, content) != len(content):
@@ -174,7 +173,7 @@ class JournalWriter:
         self.problem = ""
 
     def close(self) -> int:
-        """Write no more; how many entries are lost."""
+        """Close the file; returns the number of lost entries."""
         with contextlib.suppress(OSError):
             self.flush()
         os.close(self._file)
@@ -183,13 +182,13 @@ class JournalWriter:
 
 @dataclass(slots=True)
 class JournalReader:
-    """Reads on in all files of a directory: each call gives what has come since the last one."""
+    """Reads all files of a directory; each call returns the new entries."""
 
     folder: StateFolder
     _read: dict[str, int] = field(default_factory=dict)
 
     def news(self) -> list[tuple[str, Entry]]:
-        """``(life, entry)``, each life's in its order. Raises ``ConfigError`` for a line that is none."""
+        """``(life, entry)``, in the order of each agent run. Raises ``ConfigError`` for an invalid line."""
         found = list[tuple[str, Entry]]()
         for path in sorted(self.folder.journals.glob("*.jsonl")):
             found += ((path.stem, entry) for entry in self._of(path))

@@ -1,8 +1,8 @@
-"""Supervisors: the small process that starts a step, outlives the agent and writes down how the step ended.
+"""Supervisors: a small process that starts a step, outlives the agent and records how the step ended.
 
-An agent that is killed leaves its steps running; without a parent nobody would learn their exit codes. A
-supervisor
-is a shell in a session of its own. The path that it gets as ``$0`` names the attempt: the next agent finds it so.
+An agent that is killed leaves its steps running, and without a parent process their exit codes would be lost. A
+supervisor is a shell in a separate session. Its ``$0`` is a path that names the attempt, by which the next agent
+finds it.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from mirage.allocation.engine.steps import Launch
 
 MARK = "MIRAGE_STEP"
-"""The variable by which whatever a step has started is found."""
+"""The environment variable by which all processes of a step are found."""
 
-# Signals are for what it keeps; a trap that does something is not inherited, one that ignores would be.
+# Signals are meant for the command. A child does not inherit a trap with an action, but does inherit "ignore".
 _BEGINNING = """\
 trap : HUP INT QUIT TERM USR1 USR2 ALRM CONT
 "$@"
@@ -42,7 +42,7 @@ _ZOMBIE = "Z"
 
 
 class Keepers:
-    """Starts supervisors and knows which of them live."""
+    """Starts supervisors and knows which of them run."""
 
     def __init__(self) -> None:
         self._children: dict[Path, subprocess.Popen[bytes]] = {}
@@ -50,7 +50,7 @@ class Keepers:
     def start(
         self, launch: Launch, argv: Sequence[str], environment: Mapping[str, str], output: Path, directory: str
     ) -> Step:
-        """Run ``argv`` below a supervisor, its output appended to ``output``. Raises ``EngineRefused``."""
+        """Run ``argv`` under a supervisor and append its output to ``output``. Raises ``EngineRefused``."""
         try:
             output.parent.mkdir(parents=True, exist_ok=True)
             with output.open("ab") as sink:
@@ -74,12 +74,12 @@ class Keepers:
         return child.poll() is None if child else _keeps(step.pid, step.path)
 
     def forget(self, step: Step) -> None:
-        """Its files are not wanted any more, but for its output."""
+        """Delete the files of a step, except its output."""
         self._children.pop(step.path, None)
 
     @staticmethod
     def find(paths: Iterable[Path]) -> dict[Path, int]:
-        """The living supervisors among these, and their process ids."""
+        """Those of these supervisors that run, with their process IDs."""
         wanted = {str(path): path for path in paths}
         found = dict[Path, int]()
         for pid, arguments in _command_lines():
@@ -94,7 +94,7 @@ class Keepers:
 
 
 def signal_group(pid: int, name: str) -> None:
-    """Signal all of a supervisor's session but itself: what it keeps, and not who brings the exit code."""
+    """Signal all processes of a supervisor's session except the supervisor, which must record the exit code."""
     number = signal.Signals[f"SIG{name}"]
     for member in _session(pid):
         if member != pid:
@@ -103,13 +103,13 @@ def signal_group(pid: int, name: str) -> None:
 
 
 def leftovers(path: Path) -> list[int]:
-    """Processes that an attempt has left behind on this machine, wherever they went."""
+    """Processes on this machine that an attempt has left behind, in any session."""
     mark = f"{MARK}={path}".encode()
     return [pid for pid in _processes() if mark in _content(pid, "environ").split(b"\0")]
 
 
 def kill_leftovers(path: Path) -> bool:
-    """Kill them; whether there were any."""
+    """Kill these processes; whether there were any."""
     left = [pid for pid in leftovers(path) if pid != os.getpid()]
     for pid in left:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -118,13 +118,13 @@ def kill_leftovers(path: Path) -> bool:
 
 
 def start_ticks(pid: int) -> int:
-    """When a process began, in the kernel's ticks since the boot; 0 where it runs no more."""
+    """Start of a process in kernel ticks since the boot; 0 where it does not run."""
     fields = _fields(pid)
     return int(fields[19]) if fields and fields[0] != _ZOMBIE else 0
 
 
 def boot_id() -> str:
-    """Which boot of this machine this is."""
+    """ID of the current boot of this machine."""
     with contextlib.suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     return ""
@@ -140,7 +140,7 @@ def _session(leader: int) -> list[int]:
 
 
 def _fields(pid: int) -> list[str]:
-    """Those of ``/proc/PID/stat`` after the name, state first; empty where there is no such process."""
+    """Fields of ``/proc/PID/stat`` after the name, state first; empty without such a process."""
     return _content(pid, "stat").decode(errors="replace").rpartition(")")[2].split()
 
 
@@ -152,7 +152,7 @@ def _command_lines() -> Iterator[tuple[int, list[str]]]:
 
 
 def _processes() -> list[int]:
-    """Our own: anybody's process may bear any command line and any variable."""
+    """PIDs of this user: processes of other users may have any command line and any variable."""
     return [int(name) for name in os.listdir("/proc") if name.isdecimal() and _is_ours(int(name))]  # noqa: PTH208 - names alone, many
 
 

@@ -1,4 +1,4 @@
-"""One attempt as an engine is told of it."""
+"""Build the launch description of one attempt."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def launch_of(
     spec: TaskSpec, attempt: int, kind: str, parts: Mapping[str, Sequence[int]], folder: StateFolder
 ) -> Launch:
-    """``kind``: of its devices, "" without any; ``parts``: their indices on each of its nodes."""
+    """``kind``: kind of its devices, "" without any; ``parts``: their indices on each of its nodes."""
     per_device = spec.ranks is Ranks.DEVICE and spec.devices > 0
     own = {
         "MIRAGE_TASK": spec.name,

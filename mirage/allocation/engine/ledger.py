@@ -1,4 +1,4 @@
-"""How every task stands, re-derived from the journals and claims alone."""
+"""Task states, derived only from the journals and claims."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One try at a task."""
+    """One attempt at a task."""
 
     task: str
     number: int
     """From 1."""
     life: str
-    """Who has claimed it, or follows it by now."""
+    """The agent run that has claimed it, or monitors it now."""
     parts: dict[str, list[int]] | None = None
-    """Its devices on each node; ``None``: claimed, and never started as far as is known."""
+    """Its devices on each node; ``None``: claimed, but not started as far as is known."""
     share: float = 1.0
     start: float | None = None
     pid: int = 0
@@ -51,18 +51,18 @@ class Attempt:
 
 @dataclass(slots=True)
 class LifeRecord:
-    """What is known of one run of the agent."""
+    """The state of one agent run, from its journal."""
 
     name: str
     began: LifeBegan | None = None
     pool: PoolSeen | None = None
     over: LifeOver | None = None
     aside: dict[str, str] = field(default_factory=dict)
-    """Nodes on which it starts nothing, and why."""
+    """Nodes on which it starts no more tasks, with the reason."""
 
 
 class TaskState(StrEnum):
-    """Where a task is."""
+    """The state of a task."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -78,33 +78,33 @@ class TaskState(StrEnum):
 
 
 MOST_REFUSALS = 10
-"""In a row, after which a task is given up: something about it cannot be granted here."""
+"""Rejections in a row after which a task fails: something about it cannot be granted here."""
 
 
 @dataclass(slots=True)
 class Ledger:
-    """Folds entries, in any order that keeps each life's own, into tasks, attempts and lives."""
+    """Folds entries into tasks, attempts and agent runs; only each agent run's own order of entries matters."""
 
     attempts: dict[str, dict[int, Attempt]] = field(default_factory=dict)
     lives: dict[str, LifeRecord] = field(default_factory=dict)
     given_up: dict[str, str] = field(default_factory=dict)
     evidence: Evidence = field(default_factory=Evidence)
-    """How fast tasks were, alone and next to others."""
+    """Measured speeds of tasks, alone and next to others."""
 
     def fold(self, news: Iterable[tuple[str, Entry]]) -> None:
-        """Take in what the journals say."""
+        """Apply entries of the journals."""
         for life, entry in news:
             self._apply(entry, life)
 
     def fold_claims(self, claims: Iterable[tuple[str, int, str]]) -> None:
-        """Claims without an entry: their lives ended, or were read, just between both."""
+        """Add claims without an entry, left by agent runs that ended, or were read, between the two."""
         for task, number, life in claims:
             if number not in self.attempts.get(task, {}):
                 self._keep(Attempt(task, number, life))
 
     @property
     def zero(self) -> float:
-        """When the first life began; infinite before that."""
+        """Start of the first agent run; infinite before that."""
         return min((life.began.at for life in self.lives.values() if life.began), default=float("inf"))
 
     def of(self, task: str) -> list[Attempt]:
@@ -117,32 +117,32 @@ class Ledger:
         return [attempt for attempt in every if attempt.ended is None]
 
     def next_number(self, task: str) -> int:
-        """Of the attempt that would come next."""
+        """Number of the next attempt."""
         return max(self.attempts.get(task, {}), default=0) + 1
 
     def served(self, task: str) -> float:
-        """Seconds of running that were not lost."""
+        """Seconds of running whose work is kept."""
         kept = (Result.SUCCEEDED, Result.CHECKPOINTED, Result.PREEMPTED)
         return sum(a.ended.ran for a in self.of(task) if a.ended and a.ended.result in kept)
 
     def preemptions(self, task: str) -> int:
-        """How often it has made room for another."""
+        """How often it was preempted."""
         return sum(a.ended is not None and a.ended.result is Result.PREEMPTED for a in self.of(task))
 
     def succeeded(self, task: str) -> bool:
-        """Whether an attempt at it has."""
+        """Whether an attempt at it has succeeded."""
         return any(a.ended is not None and a.ended.result is Result.SUCCEEDED for a in self.of(task))
 
     def saves(self, task: str) -> bool:
-        """Whether it has always saved when it was to make room: what does not would lose its work each time."""
+        """Whether it has saved at every preemption: otherwise it would lose its work each time."""
         return not any(a.stopping and a.stopping.yields and not a.stopping.saves for a in self.of(task))
 
     def failures(self, task: str) -> list[Ended]:
-        """What counts against its retries."""
+        """Failures that count against its retries."""
         return [a.ended for a in self.of(task) if a.ended and a.ended.result is Result.FAILED]
 
     def refusals(self, task: str) -> list[Ended]:
-        """The last attempts, as far as they were rejected one after another."""
+        """The last attempts that were rejected in a row."""
         last = list[Ended]()
         for attempt in reversed(self.of(task)):
             if not attempt.ended or attempt.ended.result is not Result.REFUSED:
@@ -151,7 +151,7 @@ class Ledger:
         return last[::-1]
 
     def longest_cut(self, task: str) -> float:
-        """Seconds of the longest attempt that a link's end has cut off: it needs more than that."""
+        """Seconds of the longest attempt that a link's end has cut off: the task needs more than that."""
         return max(
             (a.ended.ran for a in self.of(task) if a.ended and a.ended.result is Result.CUT_OFF), default=0.0
         )
@@ -194,7 +194,7 @@ class Ledger:
 
     @singledispatchmethod
     def _apply(self, entry: object, life: str) -> None:
-        """Remarks change nothing."""
+        """Do nothing: remarks change no state."""
 
     @_apply.register
     def _(self, entry: LifeBegan, life: str) -> None:

@@ -1,4 +1,4 @@
-"""Lives: each run of the agent, who it is, and whether an earlier one still is."""
+"""Agent runs: the identity of each, and whether an earlier one is still alive."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ if TYPE_CHECKING:
 
 
 class Standing(StrEnum):
-    """What has become of a life that has not said that it is over."""
+    """The state of an agent run without a last entry in its journal."""
 
     RUNS = "runs"
-    """It, or something that it started, runs elsewhere; what it holds is its own."""
+    """It, or a step of it, runs elsewhere and keeps its devices."""
     AGENT_DIED = "agent-died"
-    """In this very job, or on this machine: what it started may run on here."""
+    """It ran in this job or on this machine: its steps may still run here."""
     GONE = "gone"
-    """With all that it had started."""
+    """It has ended with all of its steps."""
     UNKNOWN = "unknown"
 
 
 class Jobs(Protocol):
-    """Whether jobs run."""
+    """Knows whether jobs run."""
 
     def job_runs(self, job: int) -> bool:
-        """Whether anything of it may still run. Raises ``ClusterUnavailable`` where nobody knows."""
+        """Whether any part of it may still run. Raises ``ClusterUnavailable`` where that is not known."""
 
 
 def begin(
     engine: str, source: Path, allocation: Allocation, environment: Mapping[str, str], now: float
 ) -> LifeBegan:
-    """This process, as the journal knows it. Names sort as lives follow each other."""
+    """This process, as the journal records it. Names sort in the order of agent runs."""
     pid, link = os.getpid(), environment.get("MIRAGE_LINK", "")
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(now))
     host, job = socket.gethostname(), allocation.job
@@ -65,7 +65,7 @@ def begin(
 
 
 def standing_of(life: LifeBegan, own: LifeBegan, jobs: Jobs) -> Standing:
-    """Whether an earlier life still is, as seen from ours."""
+    """State of an earlier agent run, as seen from this one."""
     if life.job and life.job != own.job:
         return _of_other_job(life.job, jobs)
     if life.job and life.restarts < own.restarts:
@@ -86,17 +86,17 @@ def _of_other_job(job: int, jobs: Jobs) -> Standing:
 
 
 class NoJobs:
-    """Where there is no Slurm to ask."""
+    """The job states of a machine without Slurm."""
 
     def job_runs(self, job: int) -> bool:
         """Raises ``ClusterUnavailable``."""
-        raise ClusterUnavailable(f"nobody here knows whether job {job} runs")
+        raise ClusterUnavailable(f"job {job}: state unknown, because this machine has no Slurm")
 
 
 def lock(folder: StateFolder, life: LifeBegan) -> int:
-    """Be the only agent of this job, or of this machine, in this directory; until the process ends.
+    """Lock this directory for the only agent of this job, or of this machine, until the process ends.
 
-    Raises ``ConfigError`` where another one is. Returns the descriptor that holds the lock.
+    Raises ``ConfigError`` where another agent runs. Returns the descriptor that holds the lock.
     """
     path = folder.path / f"agent-{life.job or life.host}.lock"
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -104,8 +104,6 @@ def lock(folder: StateFolder, life: LifeBegan) -> int:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        problem = (
-            "another `mirage allocation run` works on these tasks here already; see `mirage allocation status`"
-        )
+        problem = "another `mirage allocation run` already runs these tasks here; see `mirage allocation status`"
         raise ConfigError(str(folder.path), problem) from None
     return descriptor

@@ -1,8 +1,8 @@
-"""Measures how fast running tasks are, alone and next to others, by what they report.
+"""Measure the speed of running tasks, alone and next to others, from their progress reports.
 
-A stretch is the time in which a task's placement and neighbours stay the same. Its work is counted from report to
-report, by the times at which the task wrote them; the first one has to be newer than what was there as the stretch
-began, and the last one is one that was read before it ended. So neither clocks nor delays mix two stretches.
+An interval is the time in which a task's placement and neighbours stay the same. Its work is counted from report
+to report, by the times at which the task wrote them. The first report must be newer than the one found when the
+interval began, and the last one must have been read before it ended. So neither clocks nor delays mix intervals.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ if TYPE_CHECKING:
     from mirage.domain.pool import Pool
 
 READ_EVERY = 15.0
-"""Seconds between two looks at one task's file."""
+"""Seconds between two reads of one task's file."""
 WRITE_EVERY = 600.0
-"""Seconds after which a stretch is written down, though it continues: a link may end without warning."""
+"""Seconds after which an interval is recorded though it continues: a link may end without warning."""
 
 
 @dataclass(slots=True)
 class _Stretch:
-    """One attempt in one scene."""
+    """One attempt with the same placement and neighbours."""
 
     attempt: int
     scene: Scene | None
-    """``None``: of a sort that no table has."""
+    """``None``: of a kind that no table has."""
     read: float
     before: Report | None
-    """As it began."""
+    """The report found when the interval began."""
     first: Report | None = None
     last: Report | None = None
 
     def take(self, report: Report) -> None:
-        """A report that was read while it lasts. One that counts back begins again."""
+        """Add a report read during the interval. One that counts less than before starts a new measurement."""
         if report in (self.before, self.last):
             return
         if self.first is None or self.last is None or report.done < self.last.done:
@@ -57,12 +57,12 @@ class _Stretch:
 
     @property
     def seconds(self) -> float:
-        """Between the first report and the last one."""
+        """Seconds between the first report and the last one."""
         return self.last.written - self.first.written if self.first and self.last else 0.0
 
     @property
     def done(self) -> float:
-        """In that time."""
+        """Work between the first report and the last one."""
         return self.last.done - self.first.done if self.first and self.last else 0.0
 
 
@@ -74,12 +74,12 @@ class Gauge:
     pool: Pool
     folder: StateFolder
     reports: dict[int, Report] = field(default_factory=dict)
-    """The last one of each task, by row: of an attempt whose work counts."""
+    """The last report of each task, by row, of attempts whose work counts."""
     _stretches: dict[int, _Stretch] = field(default_factory=dict)
     _complained: set[tuple[int, int]] = field(default_factory=set)
 
     def recall(self, ledger: Ledger) -> None:
-        """How far tasks were whose work earlier lives have kept."""
+        """Progress of tasks whose work from earlier agent runs is kept."""
         for row, task in enumerate(self.plan.tasks):
             attempts = ledger.of(task.name) if task.checkpoint else []
             report = last_report(self.folder, task.name, attempts[-1].number) if attempts else None
@@ -87,7 +87,7 @@ class Gauge:
                 self.reports[row] = report
 
     def look(self, now: float, running: Mapping[int, Running], book: Book) -> Iterator[Entry]:
-        """What is to be written down. To be called before anything is started."""
+        """Yield the entries to record. Call it before any task starts."""
         scenes = _Scenes(self.plan, self.pool, [book.holdings[row] for row in running if row in book.holdings])
         for row, stretch in list(self._stretches.items()):
             each = running.get(row)
@@ -101,7 +101,7 @@ class Gauge:
                 yield from self._follow(row, each, now, scenes)
 
     def _leave(self, row: int) -> Iterator[Entry]:
-        """It has ended; what it said last is how far it is."""
+        """Close the interval of a task that has ended; its last report is its progress."""
         stretch = self._stretches[row]
         task = self.plan.tasks[row]
         yield from self._written(row, stretch.read)
@@ -145,11 +145,11 @@ class Gauge:
     def _complain(self, row: int, attempt: int, now: float, why: str) -> Iterator[Entry]:
         if (row, attempt) not in self._complained:
             self._complained.add((row, attempt))
-            yield Remark(now, f"{key(self.plan.tasks[row].name, attempt)}: what it says of its progress: {why}")
+            yield Remark(now, f"{key(self.plan.tasks[row].name, attempt)}: invalid progress report: {why}")
 
 
 class _Scenes:
-    """Who runs how, and next to whom."""
+    """Which task runs how, and next to which others."""
 
     def __init__(self, plan: WorkPlan, pool: Pool, holdings: Iterable[Holding]) -> None:
         self._plan, self._pool = plan, pool

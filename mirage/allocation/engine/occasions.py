@@ -1,4 +1,4 @@
-"""When it is decided again who runs: as in the simulated pool, after whatever has happened, and each quantum."""
+"""Scheduling triggers: task events and the preemption quantum, as in the simulated pool."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Occasions:
-    """What was seen as it was last decided."""
+    """The state at the last decision."""
 
     quantum: float = math.inf
-    """Seconds after which it is decided again though nothing has happened."""
+    """Seconds after which the next decision is due though nothing has happened."""
     _seen: Hashable = None
     _at: float = -math.inf
 
     def is_due(self, now: float, seen: Hashable) -> bool:
-        """Whether anything has happened, or a quantum is over."""
+        """Whether the state has changed, or a quantum is over."""
         return seen != self._seen or now >= self.next_instant
 
     def note(self, now: float, seen: Hashable) -> None:
-        """It was decided; ``seen`` is how things stand since then."""
+        """Note a decision; ``seen``: the state afterwards."""
         self._at, self._seen = now, seen
 
     @property
     def next_instant(self) -> float:
-        """When a quantum is over."""
+        """When the current quantum ends."""
         return self._at + self.quantum

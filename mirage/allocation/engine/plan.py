@@ -1,4 +1,4 @@
-"""What is to be run: tasks as their owner describes them, and how they depend on one another."""
+"""The plan: tasks as their owner describes them, and their dependencies."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ if TYPE_CHECKING:
 
 
 class Ranks(StrEnum):
-    """How many processes a task is started as."""
+    """Number of processes of a task."""
 
     NODE = "node"
-    """One on each of its nodes, which sees all of its devices there: what launchers such as torchrun want."""
+    """One process on each node, which sees all of its devices there: for launchers such as torchrun."""
     DEVICE = "device"
-    """One for each device; all on one node see the same devices and choose by their local rank."""
+    """One process for each device; all on one node see the same devices and choose by their local rank."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A task that can be interrupted and continue from where it was."""
+    """Settings of a task that can be interrupted and continue from its last state."""
 
     signal: str = "USR1"
-    """Tells it to save and end, such as ``USR1``."""
+    """The signal upon which it saves and ends, such as ``USR1``."""
     grace: float = 120.0
-    """Seconds that this may take; what is left then is killed."""
+    """Seconds allowed for saving; processes left after that are killed."""
     restart: float = 60.0
     """Seconds lost at each resumption."""
 
@@ -40,18 +40,18 @@ class TaskSpec:
     command: tuple[str, ...]
     devices: int = 1
     share: float = 1.0
-    """Of its one device."""
+    """Share of its one device."""
     kinds: tuple[str, ...] = ()
-    """Kinds of device that will do; empty: any."""
+    """Kinds of device that it accepts; empty: any."""
     max_nodes: int = 1
     ranks: Ranks = Ranks.NODE
     cpus: int = 1
     memory_mb: int = 0
     expected: float | None = None
     time_limit: float | None = None
-    """An attempt that runs longer than this hangs: it is ended and has failed."""
+    """An attempt that runs longer than this counts as hung: it is ended and has failed."""
     deadline: float | None = None
-    """Epoch seconds; or seconds from the first start of the whole where ``deadline_relative``."""
+    """Epoch seconds; or seconds from the first start of the plan where ``deadline_relative``."""
     deadline_relative: bool = False
     model: str = ""
     tenant: str = ""
@@ -62,7 +62,7 @@ class TaskSpec:
     environment: Mapping[str, str] = field(default_factory=dict)
     directory: str = "."
     output: str = ""
-    """Where its output goes; empty: a file of the state directory."""
+    """Output file; empty: a file of the state directory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def repeated(names: list[str]) -> Iterator[int]:
 
 
 def find_cycles(after: Mapping[str, tuple[str, ...]]) -> list[tuple[str, ...]]:
-    """Groups of tasks that wait for each other in a ring, each once, as a walk along it."""
+    """Groups of tasks that wait for each other in a cycle, each once, as a path along it."""
     finished, cycles = set[str](), list[tuple[str, ...]]()
     for name in after:
         _walk(name, after, finished, cycles)
@@ -104,7 +104,7 @@ def find_cycles(after: Mapping[str, tuple[str, ...]]) -> list[tuple[str, ...]]:
 def _walk(
     start: str, after: Mapping[str, tuple[str, ...]], finished: set[str], cycles: list[tuple[str, ...]]
 ) -> None:
-    """Depth first, without recursion: chains of dependencies may be long."""
+    """Depth first, without recursion: dependency chains may be long."""
     path, branches = list[str](), [iter((start,))]
     while branches:
         name = next(branches[-1], None)

@@ -46,7 +46,7 @@ exit "$_code"
 
 
 class ProcessEngine:
-    """Starts tasks as processes in sessions of their own; each sees its devices by ``CUDA_VISIBLE_DEVICES``."""
+    """Starts tasks as processes in separate sessions; each sees its devices by ``CUDA_VISIBLE_DEVICES``."""
 
     name = "processes"
 
@@ -62,7 +62,7 @@ class ProcessEngine:
         return self._keepers.start(launch, argv, environment | one_of_one(count), launch.output, launch.directory)
 
     def poll(self, step: Step) -> Ending | None:
-        """See ``Engine``. What a task leaves behind would hold its devices: it is killed."""
+        """See ``Engine``. Kills what a task leaves behind, because that would hold its devices."""
         if self._keepers.living(step) or kill_leftovers(step.path):
             return None
         self._keepers.forget(step)
@@ -87,5 +87,5 @@ class ProcessEngine:
 
 
 def one_of_one(count: int) -> dict[str, str]:
-    """A single process need not ask which one it is."""
+    """The rank variables of a single process, which the script does not set."""
     return {"MIRAGE_RANKS": str(count), "MIRAGE_RANK": "0", "MIRAGE_LOCAL_RANK": "0"}

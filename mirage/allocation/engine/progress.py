@@ -1,7 +1,7 @@
-"""How far a task says that it is: ``done`` or ``done total`` on a line of the file that ``MIRAGE_PROGRESS`` names.
+"""Progress of a task: ``done`` or ``done total`` on a line of the file that ``MIRAGE_PROGRESS`` names.
 
-It may write the file again each time or append to it; the last whole line counts. What a line counts is the task's
-own affair: steps, samples, epochs, from its very beginning, also where it continues from a checkpoint.
+A task may rewrite the file each time or append to it; the last complete line counts. The unit is the task's
+choice: steps, samples, epochs. It counts from the very beginning, also after a restart from a checkpoint.
 """
 
 from __future__ import annotations
@@ -22,41 +22,41 @@ if TYPE_CHECKING:
 VARIABLE = "MIRAGE_PROGRESS"
 
 _TAIL = 4096
-"""Bytes: no line that is meant is longer."""
+"""Longest line of a report, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a task last said."""
+    """The last report of a task."""
 
     done: float
     total: float | None
     written: float
-    """When, by the clock of the file system: only differences mean anything."""
+    """Time of writing, by the clock of the file system: only differences are meaningful."""
 
     @property
     def part(self) -> float | None:
-        """Of all that is to be done, at most 1; ``None`` where the task does not say how much that is."""
+        """Part of the work that is done, at most 1; ``None`` where the task reports no total."""
         return None if self.total is None else min(1.0, self.done / self.total)
 
     def left_of(self, served: float) -> float | None:
-        """Seconds that are left if it continues as in the ``served`` seconds; ``None`` where it does not tell."""
+        """Seconds left if it continues as in the ``served`` seconds; ``None`` where the report shows no rate."""
         if self.part is None or self.done <= 0:
             return None
         return served * (1.0 - self.part) / self.part
 
 
 class NoReport(ValueError):
-    """A line that cannot be understood; the text says which."""
+    """A line cannot be parsed; the text quotes it."""
 
 
 def report_path(folder: StateFolder, task: str, attempt: int) -> Path:
-    """Where an attempt tells."""
+    """The progress file of an attempt."""
     return file_of(folder.step(task, attempt), "progress")
 
 
 def read_report(path: Path) -> Report | None:
-    """``None`` where nothing was said, or nothing whole. Raises ``NoReport``."""
+    """The last report; ``None`` without a complete line. Raises ``NoReport``."""
     try:
         with open_regular(path) as file:
             about = os.fstat(file.fileno())
@@ -69,7 +69,7 @@ def read_report(path: Path) -> Report | None:
 
 
 def last_report(folder: StateFolder, task: str, attempt: int) -> Report | None:
-    """The same for whoever only wants to show it: what is not understood is nothing."""
+    """The same for display only: an invalid report counts as none."""
     try:
         return read_report(report_path(folder, task, attempt))
     except NoReport:
@@ -86,5 +86,5 @@ def _parsed(line: str, written: float) -> Report:
         raise NoReport(f"{line[:80]!r} is not `done` or `done total`")
     done, total = numbers[0], numbers[1] if len(numbers) > 1 else None
     if done < 0 or (total is not None and total <= 0):
-        raise NoReport(f"{line[:80]!r}: done has to be at least 0, and total above 0")
+        raise NoReport(f"{line[:80]!r}: done must be at least 0, and total above 0")
     return Report(done, total, written)

@@ -1,4 +1,4 @@
-"""What one life writes down, and what it says of a journal that cannot be written."""
+"""Write what one agent run records, and report a journal that cannot be written."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
 
 class Record:
-    """The journal and the ledger of one life, in step. Not for several threads."""
+    """The journal and the task states of one agent run, kept in step. Not thread-safe."""
 
     def __init__(self, life: LifeBegan, ledger: Ledger, world: World) -> None:
         self._life, self._ledger, self._world = life.life, ledger, world
         self._said = ""
 
     def write(self, entry: Entry, *, first: bool = False) -> None:
-        """On the disk, or as soon as there is room; then estimated. ``first``: raises ``OSError`` without room."""
+        """Write an entry, or keep it until there is room, and apply it. ``first``: raises ``OSError`` instead."""
         self._world.journal.write(entry, first=first)
         self._ledger.fold([(self._life, entry)])
 
     def announce(self, spec: TaskSpec, attempt: int, parts: dict[str, list[int]]) -> bool | None:
-        """Claim an attempt and write that it is about to start; whether it is ours. ``None``: no room for that."""
+        """Claim an attempt and record its start; whether the claim is ours. ``None``: the disk has no room."""
         folder, journal = self._world.folder, self._world.journal
         try:
             if not folder.claim(spec.name, attempt, self._life):
@@ -43,21 +43,21 @@ class Record:
         return True
 
     def tell(self) -> None:
-        """Say once that the journal cannot be written, and once that it can be again; try what waits again."""
+        """Report once that the journal cannot be written and once that it can be again; retry waiting entries."""
         if self._world.journal.waits:
             with contextlib.suppress(OSError):
                 self._world.journal.flush()
         problem, before = self._world.journal.problem, self._said
         place = self._world.folder.path
         if problem and not before:
-            what = "tasks that run are followed on, and none is started until there is room"
+            what = "running tasks are still monitored, and no task starts until there is room"
             self._world.say(f"{place}: the journal cannot be written: {problem}; {what}")
         elif before and not problem:
             self._world.say(f"{place}: the journal can be written again")
         self._said = problem
 
     def close(self, why: str, *, over: bool) -> None:
-        """The last entry, where nothing of this life runs any more (``over``)."""
+        """Write the last entry, where no step of this agent run runs any more (``over``)."""
         if over:
             self.write(LifeOver(self._world.clock(), why))
         if lost := self._world.journal.close():

@@ -1,4 +1,4 @@
-"""What earlier lives have left open: followed on, written off, or left to those that still run."""
+"""Open attempts of earlier agent runs: monitored again, recorded as ended, or left to agents that still run."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _LOOK_EVERY = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A living step that an earlier agent of this very place has started."""
+    """A running step that an earlier agent of this job or machine has started."""
 
     attempt: Attempt
     step: Step
 
 
 class Recovery:
-    """Looks after attempts that are open in the ledger and not ours."""
+    """Handles attempts that are open in the task states and not ours."""
 
     def __init__(
         self, life: LifeBegan, plan: WorkPlan, ledger: Ledger, world: World, write: Callable[[Entry], None]
@@ -45,7 +45,7 @@ class Recovery:
         self._doubtful = set[str]()
 
     def look(self) -> list[Found]:
-        """Those to be followed from now on. What is gone is written down as ended."""
+        """Those to monitor from now on. Attempts that have ended are recorded as ended."""
         now = self._world.clock()
         if now < self._next_look:
             return []
@@ -59,7 +59,7 @@ class Recovery:
         try:
             living = self._find(orphans)
         except ClusterUnavailable as error:
-            self._world.say(f"what an earlier agent has left is not known yet: {error}")
+            self._world.say(f"the steps of an earlier agent are not known yet: {error}")
             orphans, living = [], {}
         for each in strangers:
             if standings[each.life] is Standing.GONE or (each in orphans and _key(each) not in living):
@@ -69,13 +69,13 @@ class Recovery:
     def _standing(self, name: str) -> Standing:
         record = self._ledger.lives.get(name)
         if record is None or record.began is None:
-            return Standing.UNKNOWN  # its file is not to be seen here yet
+            return Standing.UNKNOWN  # its file is not visible here yet
         if record.over is not None:
             return Standing.GONE
         standing = standing_of(record.began, self._life, self._world.jobs)
         if standing is Standing.UNKNOWN and name not in self._doubtful:
             self._doubtful.add(name)
-            self._world.say(f"whether {name} still runs, on {record.began.host}, cannot be told from here")
+            self._world.say(f"whether {name} still runs on {record.began.host} is not known here")
         return standing
 
     def _find(self, orphans: list[Attempt]) -> dict[str, Step]:
@@ -87,7 +87,7 @@ class Recovery:
         return Found(attempt, step)
 
     def _write_off(self, attempt: Attempt) -> None:
-        """Where its supervisor has brought an exit code, that is how it ended; else it is lost, to be retried."""
+        """Take the exit code that its supervisor has recorded; without one it is lost, to be retried."""
         now = self._world.clock()
         path = self._world.folder.step(attempt.task, attempt.number)
         at, ending = ended_at(path), read_ending(path)

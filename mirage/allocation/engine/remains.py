@@ -1,11 +1,10 @@
-"""What a step leaves on the disk, and what that says of its ending.
+"""Files that a step leaves, and how it ended according to them.
 
-Files about an attempt, next to the supervisor's: ``began`` by each rank as it begins, with the number of ranks
-where
-whoever started them does not wait for all of them itself; ``ended.RANK`` by each that has ended with 0;
-``heard.NUMBER`` for each signal that came to it. The shell that writes them stands before the task's own command
-and gets every signal that the whole step gets, whoever sends it; when it came is not known, since shells take note
-of it only as the command has ended.
+The files about an attempt lie next to the supervisor's. Each rank writes ``began`` as it begins, with the number
+of ranks where the launcher does not wait for all of them itself. Each rank that has ended with 0 writes
+``ended.RANK``. Each signal that the step received leaves ``heard.NUMBER``. A shell around the task's command
+writes these files; it gets every signal that the whole step gets, from any sender. It does not record the time
+of a signal, because shells run their traps only after the command has ended.
 """
 
 from __future__ import annotations
@@ -20,51 +19,51 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _LARGEST_NUMBER = 64
-"""Bytes of a file that holds one."""
+"""Largest size of such a file, in bytes."""
 _DEAF_TO = ("KILL", "STOP", "CHLD", "SEGV", "BUS", "FPE", "ILL", "TSTP", "TTIN", "TTOU")
-"""Signals that a shell cannot hear, that tell it something else, or that a process brings upon itself."""
+"""Excludes signals that a shell cannot trap, that have another meaning for it, or that a process causes itself."""
 _HEARD = {int(each): name for each in signal.Signals if (name := each.name.removeprefix("SIG")) not in _DEAF_TO}
 
-# A trap that does something is not inherited: the task's own command has its signals as they would be without it.
-# The shell itself must survive them all, or what saves would end with it. Its variables begin with "_": one that
-# the task's environment has already would be changed for the task as well.
+# A child does not inherit a trap with an action: the task's command has its usual signals. The shell itself must
+# survive them all, or it would end together with what saves. Its variables begin with "_": a variable of the same
+# name in the task's environment would be changed for the task as well.
 LISTEN = f"""\
 for _heard in {" ".join(map(str, _HEARD))}; do
   trap "( : >\\"\\$MIRAGE_STEP.heard.$_heard\\" ) 2>/dev/null" "$_heard"
 done
 """
 
-# What these files say decides whether a task has succeeded: whatever umask it has, others must not write to them.
+# These files decide whether a task has succeeded: whatever its umask is, other users must not write to them.
 GUARDED = "umask g-w,o-w"
 
 
 def written(command: str, step: str) -> str:
-    """Lines of a shell that write such a file; ``step``: the variable with the beginning of its name.
+    """Shell lines that write such a file; ``step``: the variable with the beginning of its name.
 
-    While the file system is full it is retried: a result that cannot be written is no failure. In a subshell,
-    for a shell ends where a redirection of one of its own commands fails.
+    While the file system is full they retry: a result that cannot be written is no failure. A subshell runs the
+    command, because a shell ends where a redirection of one of its built-in commands fails.
     """
     return f"""\
 while [ -d "${{{step}%/*}}" ] && ! ( {GUARDED}; {command} ) 2>/dev/null; do sleep 1; done
 """
 
 
-# What is sent to all of a step comes to one process after another, and to this shell maybe after its command's
-# end.
+# A signal to the whole step reaches its processes one after another, and this shell perhaps after the end of its
+# command.
 LINGER = """\
 [ "$_code" -le 128 ] && [ -z "$MIRAGE_CHECKPOINT" ] || sleep 1
 """
 
 
 def file_of(path: Path, ending: str) -> Path:
-    """One of the files about an attempt; its name may have dots of its own."""
+    """One of the files about an attempt; its name may contain dots."""
     return path.with_name(f"{path.name}.{ending}")
 
 
 def read_ending(path: Path) -> Ending:
-    """How a step whose supervisor has ended did end; without a code where nothing tells.
+    """How a step ended whose supervisor has ended; without a code where no file shows it.
 
-    0 alone is not estimated of srun: it also says so when a node takes its step along, even before it begins.
+    An exit code 0 of srun is not enough: srun also returns it when a node fails, even before the step begins.
     """
     began = file_of(path, "began")
     code = _number(file_of(path, "exit"))
@@ -78,12 +77,12 @@ def read_ending(path: Path) -> Ending:
 
 
 def began_at(path: Path) -> float | None:
-    """When its last rank was about to run the task's command; ``None``: none was."""
+    """When its last rank was about to run the task's command; ``None``: no rank was."""
     return _written_at(file_of(path, "began"))
 
 
 def ended_at(path: Path) -> float | None:
-    """When its supervisor wrote down the exit code; ``None``: it did not."""
+    """When its supervisor recorded the exit code; ``None``: it did not."""
     return _written_at(file_of(path, "exit"))
 
 

@@ -36,19 +36,19 @@ if TYPE_CHECKING:
     from mirage.allocation.engine.world import Policy
 
 UNFINISHED = 75
-"""Exit code, that of sysexits' EX_TEMPFAIL: try again later."""
+"""Exit code EX_TEMPFAIL of sysexits: try again later."""
 FAILED = 1
 
 _PUBLISH_EVERY = 15.0
 _ASK_AGAIN = 5.0
 _ATTEMPTS = 5
 _SHOWN = 5
-"""Directories that an error names."""
+"""Number of directories that an error names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What the command line says."""
+    """The options of the command line."""
 
     state: Path
     """Made absolute: srun and its steps have other working directories."""
@@ -57,16 +57,16 @@ class Wishes:
     devices: int | None
     done_file: Path | None
     speeds: str = ""
-    """A table of speeds to begin with, as ``read_speeds`` takes it."""
+    """Initial table of speeds, as ``read_speeds`` takes it."""
 
     def __post_init__(self) -> None:
-        """Paths are relative to where the command was called."""
+        """Paths are relative to the directory of the call."""
         object.__setattr__(self, "state", self.state.absolute())
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where this link runs, and by what."""
+    """Where this link runs, and by which engine."""
 
     allocation: Allocation
     engine: Engine
@@ -74,9 +74,9 @@ class Place:
 
 
 def default_state(source: Path, environment: Mapping[str, str]) -> Path:
-    """The chain's own, where it names one.
+    """The state directory: the one that the chain names, else one next to the task file.
 
-    Else next to the task file: one directory for each chain, so that its links share it, and nobody else does.
+    There each chain has a separate directory, which its links share.
     """
     if named := environment.get("MIRAGE_TASKS_STATE"):
         return Path(named)
@@ -85,7 +85,7 @@ def default_state(source: Path, environment: Mapping[str, str]) -> Path:
 
 
 def kept_state(source: Path, environment: Mapping[str, str]) -> Path:
-    """Where the tasks of a file, or of a directory itself, are kept, also outside of their chain.
+    """The state directory of a task file, or of a directory itself, also outside of its chain.
 
     Raises ``ConfigError`` where several chains have one each.
     """
@@ -102,7 +102,7 @@ def kept_state(source: Path, environment: Mapping[str, str]) -> Path:
 
 
 def _is_of(folder: Path, source: Path) -> bool:
-    """Whether the tasks kept in ``folder`` are those of this file."""
+    """Whether ``folder`` holds the tasks of this file."""
     try:
         lives = read_ledger(folder).lives.values()
     except ConfigError:
@@ -111,26 +111,26 @@ def _is_of(folder: Path, source: Path) -> bool:
 
 
 def other_than_shown(state: Path, environment: Mapping[str, str]) -> str:
-    """What to say where the daemon looks elsewhere for the tasks than where they are kept; else empty."""
+    """Warning where the daemon reads the tasks in another directory than the agent; else empty."""
     named = environment.get("MIRAGE_TASKS_STATE")
     if not named or Path(named).resolve() == state.resolve():
         return ""
     return (
         f"--state is {state}, but the chain was submitted with --tasks-state {named}: the tasks are kept in"
-        f" {state}, and the daemon's page, which reads {named}, does not show them"
+        f" {state}, and the web UI, which reads {named}, does not show them"
     )
 
 
 def refuse_mixture(plan: WorkPlan, ledger: Ledger, state: Path) -> None:
-    """Raise ``ConfigError`` where a task was run from another file: it would count as this one's."""
+    """Raise ``ConfigError`` where a task of this name was run from another file: it would count as this one's."""
     sources = {name: Path(life.began.source).name for name, life in ledger.lives.items() if life.began}
     for task in plan.tasks:
         for attempt in ledger.of(task.name):
             other = sources.get(attempt.life, plan.source.name)
             if other != plan.source.name:
                 problem = (
-                    f"holds what was done of task {task.name!r} of {other}, and {plan.source.name} has a task of"
-                    " that name too: give it a directory of its own with --state, or other ids"
+                    f"holds results of task {task.name!r} of {other}, and {plan.source.name} has a task of"
+                    " that name too: name another directory with --state, or rename the task"
                 )
                 raise ConfigError(str(state), problem)
 
@@ -140,10 +140,10 @@ def find_place(wishes: Wishes, environment: Mapping[str, str]) -> Place:
     job = _own_job(environment)
     slurm = SlurmCommands(environment)
     if wishes.engine == "srun" and not job:
-        raise ConfigError("--engine", "srun is for within a Slurm job, and there is no SLURM_JOB_ID here")
+        raise ConfigError("--engine", "srun needs a Slurm job, and SLURM_JOB_ID is not set")
     if (wishes.engine or ("srun" if job else "processes")) == "srun":
         if wishes.devices is not None:
-            raise ConfigError("--devices", "within a Slurm job Slurm says which devices there are")
+            raise ConfigError("--devices", "not allowed within a Slurm job: Slurm lists the devices")
         found = with_topology(_patiently(lambda: read_job(slurm, job, environment)), slurm)
         return Place(found, SrunEngine(job, environment), slurm)
     machine = read_machine(wishes.devices, environment)
@@ -152,13 +152,13 @@ def find_place(wishes: Wishes, environment: Mapping[str, str]) -> Place:
 
 
 def _own_job(environment: Mapping[str, str]) -> int:
-    """The Slurm job that we are in; 0 outside one."""
+    """ID of the Slurm job that this process runs in; 0 outside a job."""
     text = environment.get("SLURM_JOB_ID", "")
     return int(text) if text.isdecimal() else 0
 
 
 def _patiently(ask: Callable[[], Allocation]) -> Allocation:
-    """A controller that is restarted just now is no reason to give a link away."""
+    """Retry: a restart of the controller is no reason to lose a link."""
     for _ in range(_ATTEMPTS - 1):
         try:
             return ask()
@@ -180,7 +180,7 @@ class Link:
         environment: Mapping[str, str] = os.environ,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Raises ``ConfigError`` for demands that cannot be met here, and where another agent is at work."""
+        """Raises ``ConfigError`` for demands that cannot be met here, and where another agent runs."""
         allocation, pool = place.allocation, place.allocation.pool()
         check_demands(plan, pool, allocation.length)
         given = given_speeds(wishes.speeds, pool)
@@ -197,7 +197,7 @@ class Link:
         try:
             journal = JournalWriter(folder, life.life)
         except OSError as error:
-            raise ConfigError(str(folder.journals), f"no journal can be begun: {error.strerror}") from error
+            raise ConfigError(str(folder.journals), f"cannot start a journal: {error.strerror}") from error
         zero = min(ledger.zero, life.at)
         table, speeds = task_table(plan, pool, zero), nothing_known(len(plan.tasks), len(pool.kinds))
         situation = Situation(plan, table, speeds, zero, given)
@@ -210,7 +210,7 @@ class Link:
         self._unpublished = ""
 
     def run(self, alarm: Alarm) -> int:
-        """Work until there is nothing left to do here; the exit code."""
+        """Work until nothing is left to do here; returns the exit code."""
         self._greet()
         while True:
             while alarm.told:
@@ -235,8 +235,8 @@ class Link:
     def _leaves(self, progress: Progress) -> int | None:
         """The exit code where this link has nothing more to do; ``None``: continue.
 
-        In a chain exit code 0 says that the work is done, unless the link was told to make way before, or a file
-        says it instead. So one that can do no more waits for its end where there is no other way to say so.
+        In a chain, exit code 0 says that the work is done, unless the link was asked to end before, or a file says
+        it instead. So a link that can do no more waits for its time limit where it has no other way to say so.
         """
         if progress is Progress.OVER:
             return 0 if self._in_chain or not self._failed() else FAILED
@@ -269,7 +269,7 @@ class Link:
             path.touch()
         except OSError as error:
             raise ConfigError(
-                str(path), f"the file that ends the chain cannot be made: {error.strerror}"
+                str(path), f"cannot create the file that ends the chain: {error.strerror}"
             ) from error
 
     def _publish(self, *, at_once: bool = False) -> None:

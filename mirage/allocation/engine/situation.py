@@ -1,4 +1,4 @@
-"""The view that an ordering and a placement policy get of a real allocation, made from the ledger and the book."""
+"""Build the view of a real allocation that ordering policies and placement policies get."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ LEARN_EVERY = 60.0
 
 @dataclass(slots=True)
 class Situation:
-    """The tasks as they are seen, and what is estimated of them."""
+    """The tasks and their run-time estimates."""
 
     plan: WorkPlan
     table: TaskTable
     speeds: SpeedTable
     zero: float
-    """Epoch seconds of the table's own zero."""
+    """Time zero of the table, in epoch seconds."""
     given: Measurements = NOTHING
-    """The speeds estimated before anything was measured."""
+    """The speeds estimated before any measurement."""
     reports: Mapping[int, Report] = field(default_factory=dict)
-    """How far tasks are by their own word, by row."""
+    """Last reported progress of tasks, by row."""
     _learnt: tuple[float, float] = (-math.inf, -1.0)
-    """When a table was last made, and of how many seconds of measuring."""
+    """When the last table was built, and from how many measured seconds."""
 
     def learn(self, now: float, pool: Pool, ledger: Ledger) -> None:
-        """Believe what was measured by now."""
+        """Update the table of speeds with the measurements up to now."""
         at, known = self._learnt
         measured = ledger.evidence.total
         if now - at >= LEARN_EVERY and measured != known:
@@ -57,7 +57,7 @@ class Situation:
     def view(
         self, now: float, pending: Sequence[int], running: Mapping[int, float], book: Book, ledger: Ledger
     ) -> PoolView:
-        """``pending``: rows, the running ones that can be preempted among them; ``running``: start by row."""
+        """``pending``: rows, including running tasks that can be preempted; ``running``: start by row."""
         count = len(self.plan.tasks)
         held = [sorted(book.holdings[row].devices) if row in book.holdings else [] for row in range(count)]
         first = [book.holdings[row].nodes[0] if row in book.holdings else -1 for row in range(count)]
@@ -82,14 +82,14 @@ class Situation:
         )
 
     def _served(self, now: float, running: Mapping[int, float], ledger: Ledger) -> np.ndarray:
-        """[T] Seconds that were not lost: earlier attempts' and the running one's."""
+        """[T] Seconds whose work is kept: of earlier attempts and the running one."""
         served = np.array([ledger.served(task.name) for task in self.plan.tasks], np.float64)
         for row, start in running.items():
             served[row] += now - start
         return served
 
     def _believe(self, served: np.ndarray, ledger: Ledger) -> np.ndarray:
-        """[T] Seconds that are left. The table stays as it is unless it changes: plans hang on it."""
+        """[T] Estimated seconds left. Returns the same table until it changes: plans depend on its identity."""
         succeeded = np.array([ledger.succeeded(task.name) for task in self.plan.tasks], bool)
         given = np.array([math.nan if task.expected is None else task.expected for task in self.plan.tasks])
         expected = beliefs.expected(self.table, given, served, succeeded)

@@ -1,4 +1,4 @@
-"""Slurm's commands, as asked from within a job."""
+"""Slurm's commands, called from within a job."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ALIVE = ("RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_O
 
 
 def own_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """What a step inherits: without the variables by which the batch script's options would shape it."""
+    """The environment of a step, without variables by which the batch script's options would shape it."""
     return {
         name: value
         for name, value in environment.items()
@@ -44,9 +44,9 @@ class SlurmCommands:
     environment: Mapping[str, str]
 
     def ask(self, *argv: str) -> str:
-        """What a command prints. Raises ``ClusterUnavailable`` with its words where it fails."""
+        """Run a command and return its output. Raises ``ClusterUnavailable`` with the error text if it fails."""
         try:
-            done = subprocess.run(  # noqa: S603 - our own words, and no shell
+            done = subprocess.run(  # noqa: S603 - fixed words, and no shell
                 argv,
                 env=own_environment(self.environment) | {"SLURM_TIME_FORMAT": "%s"},
                 stdin=subprocess.DEVNULL,
@@ -62,7 +62,7 @@ class SlurmCommands:
         return done.stdout.decode(errors="replace")
 
     def job_states(self, job: int) -> list[str]:
-        """A job's state, ``[]`` where Slurm does not know it any more. Raises ``ClusterUnavailable``."""
+        """State of a job, ``[]`` where Slurm does not know it any more. Raises ``ClusterUnavailable``."""
         try:
             return self.ask(
                 "squeue", "--noheader", "--all", f"--jobs={job}", "--states=all", "--format=%T"
@@ -73,7 +73,7 @@ class SlurmCommands:
             raise
 
     def job_runs(self, job: int) -> bool:
-        """Whether anything of a job may still run. Raises ``ClusterUnavailable`` where nobody knows."""
+        """Whether any part of a job may still run. Raises ``ClusterUnavailable`` where that is not known."""
         return any(state in _ALIVE for state in self.job_states(job))
 
     def steps(self, job: int) -> dict[str, StepSeen]:
@@ -83,7 +83,7 @@ class SlurmCommands:
         return {name: StepSeen(step, tuple(expand(nodes)) if nodes else ()) for step, nodes, name in cells}
 
     def living_steps(self, job: int) -> dict[str, StepSeen]:
-        """Those of which anything may still run. Raises ``ClusterUnavailable``.
+        """Steps that may still run on some node. Raises ``ClusterUnavailable``.
 
         A step of which all nodes have failed stays in Slurm's list, and no signal ends it.
         """
@@ -93,14 +93,14 @@ class SlurmCommands:
         return {name: step for name, step in steps.items() if set(step.nodes) - down or not step.nodes}
 
     def signal_step(self, step: str, name: str) -> None:
-        """A step that has ended is none that can be signalled; scancel's own verdict is not to be relied upon."""
+        """Signal a step. A step that has ended cannot be signalled, and scancel's exit code does not show it."""
         try:
             self.ask("scancel", f"--signal={name}", step)
         except ClusterUnavailable:
             return
 
     def down_nodes(self, nodes: Sequence[str]) -> tuple[str, ...]:
-        """Those that Slurm calls down. Raises ``ClusterUnavailable``."""
+        """Nodes in state down. Raises ``ClusterUnavailable``."""
         rows = self.ask(
             "sinfo", "--noheader", "--Node", f"--nodes={','.join(nodes)}", "--format=%N|%T"
         ).splitlines()

@@ -1,9 +1,9 @@
 """Steps by ``srun``: the engine within a Slurm job.
 
-Slurm is asked for no devices: ``--overlap`` lets steps share what the job holds, and which of them each one sees
-is said by our own book. Asking Slurm for a number of them would leave to it which ones (a fast link may be cut in
-two), and a step that does not fit would wait and be granted in no order. Uneven shapes go by a list of nodes, one
-for each process, with ``--distribution=arbitrary``.
+The agent requests no devices from Slurm: ``--overlap`` lets steps share what the job holds, and the allocation
+table decides which devices each step sees. If Slurm chose the devices, it might separate two that a fast link
+joins, and steps that do not fit would wait and start in any order. Uneven shapes use a list of nodes, one for
+each process, with ``--distribution=arbitrary``.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _LONGEST = 300
 
 
 class SrunEngine:
-    """Starts tasks as steps of the job that it runs in."""
+    """Starts tasks as steps of the Slurm job that it runs in."""
 
     name = "srun"
 
@@ -79,7 +79,7 @@ class SrunEngine:
         return self._keepers.start(launch, argv, environment, file_of(launch.path, "said"), "/")
 
     def poll(self, step: Step) -> Ending | None:
-        """See ``Engine``. srun may die alone: a step that lives without it is ended first."""
+        """See ``Engine``. srun may die alone: the step that then runs without it is ended first."""
         if self._keepers.living(step):
             return None
         ending = read_ending(step.path)
@@ -97,7 +97,7 @@ class SrunEngine:
         return began_at(step.path)
 
     def signal(self, step: Step, name: str) -> None:
-        """See ``Engine``. A step that Slurm has not made yet, or not any more, is ended by its srun."""
+        """See ``Engine``. A step that Slurm does not list is ended through its srun."""
         found = self._steps().get(_step_name(step.path))
         if found is not None:
             self._slurm.signal_step(found.step, name)
@@ -105,7 +105,7 @@ class SrunEngine:
             signal_group(step.pid, "KILL" if name == "KILL" else "TERM")
 
     def find(self, wanted: Sequence[tuple[str, Path]]) -> dict[str, Step]:
-        """See ``Engine``. Raises ``ClusterUnavailable``: what lives is then not known."""
+        """See ``Engine``. Raises ``ClusterUnavailable``: the running steps are then not known."""
         if not wanted:
             return {}
         keepers = self._keepers.find(path for _, path in wanted)
@@ -151,7 +151,7 @@ class SrunEngine:
             return {}
 
     def _job_ends(self) -> str:
-        """Steps die of the job's end before their agent does."""
+        """Steps end before their agent when the job ends."""
         try:
             states = self._slurm.job_states(self._job)
         except ClusterUnavailable:
@@ -171,7 +171,7 @@ class SrunEngine:
 
 
 def _step_name(path: Path) -> str:
-    """Two state directories may serve one job."""
+    """Job name of a step; it names the directory because two state directories may serve one job."""
     folder = hashlib.sha256(os.fsencode(path.parent)).hexdigest()[:6]
     return f"mirage.{folder}.{path.name}"
 
@@ -184,6 +184,6 @@ def _read(path: Path) -> str:
 
 
 def _telling(said: str) -> str:
-    """The first of srun's words that say something."""
+    """The first meaningful message of srun."""
     lines = (match[1] for match in map(_TELLING.match, said.splitlines()) if match)
     return next((line for line in lines if not any(noise in line for noise in _NOISE)), "")[:_LONGEST]

@@ -1,4 +1,4 @@
-"""How a run stands, as one document: for ``mirage allocation status`` and for pages."""
+"""The state of a run as one document: for ``mirage allocation status`` and the web UI."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Bar:
     """One attempt on one device."""
 
     device: str
-    """``node:index``; ``node:`` for a task of CPUs alone."""
+    """``node:index``; ``node:`` for a task without devices."""
     task: str
     attempt: int
     share: float
@@ -57,7 +57,7 @@ def bars(ledger: Ledger) -> list[Bar]:
 
 
 def most_at_once(every: Iterable[Bar]) -> dict[str, float]:
-    """For each device the greatest sum of shares that were held at one time; above 1 is oversubscribed."""
+    """The greatest sum of shares held at one time, for each device; above 1 is oversubscribed."""
     changes: dict[str, list[tuple[float, int, float]]] = {}
     for bar in every:
         if bar.device.endswith(":"):
@@ -82,8 +82,8 @@ def document(
 ) -> Document:
     """The status.
 
-    ``tasks``: the plan's where it is at hand; without it only what was tried is known. ``folder``: where tasks
-    report how far they are.
+    ``tasks``: those of the plan where it can be read; without it only tasks with an attempt are known. ``folder``:
+    directory of the progress reports.
     """
     names = list(tasks) if tasks else list(ledger.attempts)
     states = ledger.states(tasks.values()) if tasks else {}
@@ -101,7 +101,7 @@ def document(
 
 
 def read_status(folder: Path, now: float) -> Document:
-    """The status, from the journals alone: it also holds where no agent runs any more.
+    """The status, from the journals alone: valid also when no agent runs.
 
     Raises ``ConfigError`` where there is no journal.
     """
@@ -110,18 +110,18 @@ def read_status(folder: Path, now: float) -> Document:
 
 
 def read_ledger(folder: Path) -> Ledger:
-    """What the journals say. Raises ``ConfigError`` where there are none."""
+    """Parse all journals. Raises ``ConfigError`` if there is no journal."""
     state, ledger = StateFolder(folder), Ledger()
     if not state.journals.is_dir():
         raise ConfigError(
-            str(folder), "holds no journal of tasks; name the directory that `mirage allocation run` named"
+            str(folder), "holds no journal of tasks; name the state directory of `mirage allocation run`"
         )
     ledger.fold(JournalReader(state).news())
     return ledger
 
 
 def _plan_of(ledger: Ledger) -> dict[str, TaskSpec] | None:
-    """The tasks of the file that the last life was given, where it can be read as it is now."""
+    """The tasks of the file that the last agent run was given, if it can be read now."""
     sources = [life.began.source for _, life in sorted(ledger.lives.items()) if life.began]
     try:
         return {task.name: task for task in read_plan(Path(sources[-1])).tasks} if sources else None
@@ -130,7 +130,7 @@ def _plan_of(ledger: Ledger) -> dict[str, TaskSpec] | None:
 
 
 def publish(path: Path, content: Document) -> None:
-    """Replace the document as a whole: readers see the old one or the new one. Raises ``OSError``."""
+    """Replace the whole document: readers see the old one or the new one. Raises ``OSError``."""
     write_anew(path, f"{json.dumps(content)}\n".encode())
 
 
@@ -163,7 +163,7 @@ def _task(
 
 
 def _progress(last: Attempt | None, state: TaskState, folder: StateFolder | None) -> float | None:
-    """The part that is done of a task that is not over, as it says itself."""
+    """The reported progress of a task that is not over, from 0 to 1."""
     if last is None or folder is None or state.over:
         return None
     report = last_report(folder, last.task, last.number)
@@ -171,7 +171,7 @@ def _progress(last: Attempt | None, state: TaskState, folder: StateFolder | None
 
 
 def _guessed(last: Attempt | None) -> tuple[TaskState, str]:
-    """Without the plan nobody knows what is to be retried."""
+    """Attempts left; not known without the plan."""
     if last is None or last.ended is None:
         return (TaskState.RUNNING if last else TaskState.PENDING), ""
     return (TaskState.SUCCEEDED if last.ended.result == "succeeded" else TaskState.PENDING), last.ended.why

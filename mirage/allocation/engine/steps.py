@@ -1,4 +1,4 @@
-"""The engine port: whatever starts tasks where they are placed, and says how they ended."""
+"""The engine port: start tasks where they are placed, and report how they ended."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """All that an engine needs to know to start one attempt."""
+    """What an engine needs to start one attempt."""
 
     key: str
     """Unique within the state directory, such as ``resnet.2``."""
     path: Path
-    """Beginning of the names of the files about it."""
+    """Path prefix of the files about it."""
     command: tuple[str, ...]
     ranks: Mapping[str, int]
-    """How many processes on each of its nodes."""
+    """Number of processes on each of its nodes."""
     visible: Mapping[str, Mapping[str, str]]
-    """For each node the variables that show a process its devices there."""
+    """The variables that show a process its devices, for each node."""
     environment: Mapping[str, str]
-    """What is added to the agent's own."""
+    """Variables added to the agent's environment."""
     directory: str
     output: Path
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One started attempt: the process here that keeps it, and dies with it."""
+    """One started attempt: the local process that supervises it, and ends with it."""
 
     key: str
     path: Path
@@ -43,41 +43,41 @@ class Ending:
     """How a step ended."""
 
     code: int | None
-    """Exit code, 128 and more for signals; ``None`` where nobody is left who knows."""
+    """Exit code, 128 and more for signals; ``None`` where no process is left that knows it."""
     began: bool
-    """Whether the task's own program was ever about to run."""
+    """Whether the task's command was ever about to run."""
     said: str = ""
-    """Words of whatever started it; empty where it had none."""
+    """Message of the launcher; empty without one."""
     failed_nodes: tuple[str, ...] = ()
     """Nodes that are to blame."""
     outside: str = ""
-    """Who ended it, where neither it nor we did: the whole job is being ended."""
+    """What ended it from outside, such as the end of the whole job; else empty."""
     heard: tuple[str, ...] = ()
-    """Signals that came to it, whoever sent them."""
+    """Signals that it received, from any sender."""
 
 
 class EngineRefused(Exception):
-    """A step could not even be asked for; the text says why."""
+    """A step could not be requested; the text says why."""
 
 
 class Engine(Protocol):
-    """Starts steps and follows them. No method waits for a task."""
+    """Starts steps and monitors them. No method waits for a task."""
 
     @property
     def name(self) -> str:
-        """As the user names it."""
+        """Name of the engine, as in ``--engine``."""
 
     def launch(self, launch: Launch) -> Step:
-        """Start it; how it went is for ``poll``. Raises ``EngineRefused``."""
+        """Start it; ``poll`` returns the result. Raises ``EngineRefused``."""
 
     def poll(self, step: Step) -> Ending | None:
         """How it ended; ``None`` while any of it may still run."""
 
     def began(self, step: Step) -> float | None:
-        """When the task's own program was about to run; ``None``: that has not come."""
+        """When the task's command was about to run; ``None``: not yet."""
 
     def signal(self, step: Step, name: str) -> None:
-        """Send its processes ``USR1``, ``TERM``, ``KILL``...; nothing happens where it has ended."""
+        """Send its processes ``USR1``, ``TERM``, ``KILL``...; does nothing where it has ended."""
 
     def find(self, wanted: Sequence[tuple[str, Path]]) -> dict[str, Step]:
-        """Those of these keys and paths of which anything still runs here, started by an earlier agent."""
+        """Those of these keys and paths whose steps, started by an earlier agent, still run here."""

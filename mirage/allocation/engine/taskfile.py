@@ -1,6 +1,6 @@
-"""Reads a task file: TOML, one ``[[task]]`` for each, ``[defaults]`` for what they share.
+"""Read a task file: TOML, one ``[[task]]`` per task, ``[defaults]`` for what they share.
 
-Every mistake is named at once, each with its line, task and key, before anything runs.
+All errors are reported together before any task runs, each with line, task and key.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MOST_SHOWN = 40
 
 
 def _seconds(value: object) -> object:
-    """``"2h"`` as seconds; numbers are seconds already."""
+    """Parse ``"2h"`` to seconds; numbers are seconds already."""
     return float(_spelt(value, parse_human)) if isinstance(value, str) else value
 
 
@@ -40,7 +40,7 @@ def _megabytes(value: object) -> object:
 
 
 def _spelt(text: str, read: Callable[[str], int]) -> int:
-    """pydantic collects ``ValueError`` alone."""
+    """Convert errors to ``ValueError``: pydantic collects only those."""
     try:
         return read(text)
     except BadSpelling as error:
@@ -50,12 +50,12 @@ def _spelt(text: str, read: Callable[[str], int]) -> int:
 def _signal(value: object) -> object:
     name = str(value).upper().removeprefix("SIG")
     if f"SIG{name}" not in signal.Signals.__members__ or name in ("KILL", "STOP"):
-        raise ValueError(f"{value!r} is no signal that a task can obey, such as USR1 or TERM")
+        raise ValueError(f"{value!r} is no signal that a task can receive, such as USR1 or TERM")
     return name
 
 
 def _plain(value: object) -> object:
-    """Text without the character that no command line can hold."""
+    """Text without NUL, which no command line can hold."""
     if isinstance(value, str) and "\0" in value:
         raise ValueError("holds a NUL character")
     return value
@@ -79,7 +79,7 @@ class CheckpointEntry(_Strict):
 
 
 class TaskEntry(_Strict):
-    """One ``[[task]]``."""
+    """One ``[[task]]`` table."""
 
     id: Annotated[str, Field(pattern=f"^{_NAME}$")]
     command: Annotated[tuple[Text, ...], Field(min_length=1, strict=False)] | None = None
@@ -108,16 +108,16 @@ class TaskEntry(_Strict):
         if (self.command is None) == (self.script is None):
             raise ValueError("give either command = [...] or script = '...'")
         if self.share < 1 and self.devices != 1:
-            raise ValueError(f"share = {self.share:g} is for tasks of one device, this one has {self.devices}")
+            raise ValueError(f"share = {self.share:g} needs devices = 1, this task has {self.devices}")
         if wrong := [name for name in self.environment if not _VARIABLE.fullmatch(name)]:
-            raise ValueError(f"environment: {wrong[0]!r} is no name of a variable")
+            raise ValueError(f"environment: {wrong[0]!r} is no valid name of a variable")
         if self.id in self.after:
-            raise ValueError("after: it waits for itself")
+            raise ValueError("after: the task waits for itself")
         return self
 
 
 def read_plan(path: Path) -> WorkPlan:
-    """The tasks of a file. Raises ``ConfigError`` with every mistake in it."""
+    """The tasks of a file. Raises ``ConfigError`` with every error in it."""
     text = _text(path)
     try:
         document = parse_toml(text)
@@ -141,7 +141,7 @@ def _text(path: Path) -> str:
         with path.open("rb") as file:  # may be a pipe
             content = file.read(LARGEST_TEXT + 1)
         if len(content) > LARGEST_TEXT:
-            raise ConfigError(str(path), f"is larger than {LARGEST_TEXT:,} bytes; that is no task file")
+            raise ConfigError(str(path), f"is larger than {LARGEST_TEXT:,} bytes; name a task file")
         return content.decode()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "is not UTF-8"
@@ -150,7 +150,7 @@ def _text(path: Path) -> str:
 
 def _tables(document: dict[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
     mistakes = [
-        f"[{name}] is not known: there are [[{TABLE}]] and [{DEFAULTS}]"
+        f"unknown table [{name}]; use [[{TABLE}]] or [{DEFAULTS}]"
         for name in document
         if name not in (TABLE, DEFAULTS)
     ]
@@ -184,14 +184,14 @@ def _mistake(fault: Fault, table: dict[str, Any], number: int, defaults: dict[st
     where = f"{_named(table, number)}{f', {key}' if key else ''}"
     said = fault.said
     if fault.kind == "extra_forbidden":
-        said = f"is no key of a task; there are {', '.join(TaskEntry.model_fields)}"
+        said = f"unknown key; the keys of a task are {', '.join(TaskEntry.model_fields)}"
     if key in defaults and key not in table:
         return f"line {places.defaults.of(key)}: {where}: {said}"
     return _at(where, places.tasks, number, said, key)
 
 
 def _at(where: str, tasks: list[Any], number: int, said: str, key: str = "") -> str:
-    """The file's own order of tables gives the line; inline arrays of tasks have none."""
+    """The table's position gives the line; inline arrays of tasks have no lines."""
     line = f"line {tasks[number].of(key)}: " if number < len(tasks) else ""
     return f"{line}{where}: {said}"
 
@@ -201,10 +201,10 @@ def _named(table: dict[str, Any], number: int) -> str:
 
 
 def _among(entries: list[TaskEntry | None], tables: list[dict[str, Any]], places: Places) -> list[str]:
-    """Mistakes that only all tasks together show."""
+    """Errors that only all tasks together show."""
     names = [str(table.get("id", f"#{number}")) for number, table in enumerate(tables)]
     mistakes = [
-        _at(f"task {names[at]!r}, id", places.tasks, at, "another task before has this id", "id")
+        _at(f"task {names[at]!r}, id", places.tasks, at, "an earlier task has this id", "id")
         for at in repeated(names)
     ]
     known = set(names)
@@ -232,7 +232,7 @@ def _summary(mistakes: list[str]) -> str:
     shown = mistakes[:_MOST_SHOWN]
     if len(mistakes) > len(shown):
         shown.append(f"and {len(mistakes) - len(shown)} more")
-    return shown[0] if len(shown) == 1 else f"{len(mistakes)} mistakes\n  " + "\n  ".join(shown)
+    return shown[0] if len(shown) == 1 else f"{len(mistakes)} errors\n  " + "\n  ".join(shown)
 
 
 def _spec(entry: TaskEntry, path: Path) -> TaskSpec:

@@ -1,4 +1,4 @@
-"""Where in a task file something stands: TOML readers keep no lines."""
+"""Line numbers of tables and keys in a task file, which TOML readers do not keep."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Places:
 
 
 def find_places(text: str) -> Places:
-    """Headers and keys by line; text within ``\"\"\"`` is passed over."""
+    """Headers and keys by line; skips text within ``\"\"\"``."""
     places = Places([], Place(1))
     current, nested, quote = Place(1), "", ""
     for number, line in enumerate(text.splitlines(), 1):

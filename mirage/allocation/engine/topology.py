@@ -1,4 +1,4 @@
-"""What joins the devices of a node and the nodes of a job: fast links, as nvidia-smi and Slurm tell of them."""
+"""Fast links between devices of a node and switches between nodes, from nvidia-smi and Slurm."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _NODE_TIMEOUT = 20
 _TIMEOUT = 40.0
 _END = 5.0
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-"""Newer ones underline the heading, wherever it goes."""
+"""Newer versions underline the heading, also in pipes."""
 _GPU = re.compile(r"GPU(\d+)")
 _NVLINK = re.compile(r"NV\d+")
 _FIELD = re.compile(r"(\w+)=(\S*)")
-# Every line with its node: those of several nodes come mixed.
+# Each line carries its node, because lines of several nodes arrive mixed.
 _RANK = f'timeout {_NODE_TIMEOUT} {" ".join(_ASK)} 2>/dev/null | sed "s/^/$SLURMD_NODENAME /"'
 
 
 def islands_of(matrix: str) -> dict[int, int]:
     """The island of each GPU by its index, as ``nvidia-smi topo -m`` shows them; empty where it shows none.
 
-    An island are the GPUs that NVLinks join, directly or through others (DGX-1's cube). GPUs without any are an
-    island each: what joins them is no faster than what joins any two.
+    An island is a set of GPUs that NVLinks join, directly or through others (DGX-1's cube). A GPU without NVLinks
+    is an island by itself: its links are no faster than those between any two.
     """
     rows = [_COLOURS.sub("", line).split() for line in matrix.splitlines()]
     columns = next(([cell for cell in row if _GPU.fullmatch(cell)] for row in rows if row[:1] == ["GPU0"]), [])
@@ -54,9 +54,9 @@ def _join(island: dict[int, int], one: int, other: int) -> None:
 
 
 def switches_of(shown: str) -> dict[str, str]:
-    """The lowest switch (tree) or the block of each node, as ``scontrol show topology`` shows them.
+    """The leaf switch (tree) or the block of each node, as ``scontrol show topology`` shows them.
 
-    Raises ``BadSpelling`` for lists of nodes that are none.
+    Raises ``BadSpelling`` for an invalid node list.
     """
     found: dict[str, tuple[int, str]] = {}
     for line in shown.splitlines():
@@ -70,9 +70,9 @@ def switches_of(shown: str) -> dict[str, str]:
 
 
 def with_topology(allocation: Allocation, slurm: SlurmCommands) -> Allocation:
-    """The same nodes with what joins them.
+    """The same nodes with their islands and switches.
 
-    A node that does not answer is one island; where Slurm knows no topology, all are below one switch.
+    A node that does not answer is one island; without a topology in Slurm, all nodes are below one switch.
     """
     matrices = _by_node(_ask_nodes(allocation, slurm.environment) if _has_choice(allocation.nodes) else "")
     switches = _switches(slurm) if len(allocation.nodes) > 1 else {}
@@ -84,7 +84,7 @@ def with_topology(allocation: Allocation, slurm: SlurmCommands) -> Allocation:
 
 
 def with_own_islands(allocation: Allocation) -> Allocation:
-    """This machine with what joins its devices, as far as nvidia-smi is here and tells."""
+    """This machine with the islands of its devices, as far as nvidia-smi shows them."""
     if not _has_choice(allocation.nodes):
         return allocation
     matrix = _said(_ASK, None)
@@ -92,12 +92,12 @@ def with_own_islands(allocation: Allocation) -> Allocation:
 
 
 def _has_choice(nodes: Iterable[NodeFound]) -> bool:
-    """Among fewer than three devices of a node no placement policy can choose a wrong pair."""
+    """Whether islands matter: with fewer than three devices per node no placement can choose a wrong pair."""
     return any(sum(device.kind.startswith("gpu") for device in node.devices) > 2 for node in nodes)
 
 
 def _with_islands(node: NodeFound, island: Mapping[int, int]) -> NodeFound:
-    """Unless nvidia-smi knows all of its GPUs: indices that mean something else are not to be trusted."""
+    """Use islands only if nvidia-smi lists all GPUs of a node: other indices may mean something else."""
     gpus = [device for device in node.devices if device.kind.startswith("gpu")]
     if not {device.index for device in gpus} <= island.keys():
         return node
@@ -123,7 +123,7 @@ def _by_node(said: str) -> dict[str, str]:
 
 
 def _ask_nodes(allocation: Allocation, environment: Mapping[str, str]) -> str:
-    """One step over all nodes; those that do not answer in time are missing."""
+    """One step over all nodes; nodes that do not answer in time are missing."""
     names = [node.name for node in allocation.nodes]
     argv = [
         "srun", f"--jobid={allocation.job}", "--job-name=mirage.topology", "--overlap", f"--ntasks={len(names)}",
@@ -134,9 +134,9 @@ def _ask_nodes(allocation: Allocation, environment: Mapping[str, str]) -> str:
 
 
 def _said(argv: Sequence[str], environment: Mapping[str, str] | None) -> str:
-    """What a command has printed when it ends, or when there is no more time; "" where it cannot be run."""
+    """Output of a command when it ends or times out; "" where it cannot be run."""
     try:
-        child = subprocess.Popen(  # noqa: S603 - our own words, and no shell but the nodes' own
+        child = subprocess.Popen(  # noqa: S603 - fixed words, and no shell but that of the nodes
             argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
         )
     except OSError:

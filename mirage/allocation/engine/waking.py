@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from types import FrameType
 
 TELLING = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
-"""By which a link is told to make way: Slurm's ``--signal=B:USR1@300``, Mirage's handover, a user's Ctrl-C."""
+"""Signals that ask a link to end: Slurm's ``--signal=B:USR1@300``, Mirage's handover, a user's Ctrl-C."""
 
 
 class Alarm:
-    """To be made in the main thread; from then on the signals do not end the process any more."""
+    """Create it in the main thread; from then on these signals do not end the process."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
-        """Names of the signals that have come."""
+        """Names of the signals received since the last call."""
         self._reader, self._writer = socket.socketpair()
         for end in (self._reader, self._writer):
             end.setblocking(False)
@@ -30,7 +30,7 @@ class Alarm:
         signal.signal(signal.SIGCHLD, _notice)
 
     def wait(self, seconds: float) -> None:
-        """At most so long."""
+        """Sleep at most ``seconds``."""
         select.select([self._reader], [], [], max(0.0, seconds))
         with contextlib.suppress(BlockingIOError):
             while self._reader.recv(4096):
@@ -42,5 +42,5 @@ class Alarm:
 
 
 def _notice(number: int, frame: FrameType | None) -> None:
-    """Without a handler the signal would wake nobody."""
+    """Install a handler: without one the signal would not wake the process."""
     del number, frame

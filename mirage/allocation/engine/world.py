@@ -1,4 +1,4 @@
-"""What the agent is given of the outside, and what it keeps of each step."""
+"""Dependencies of the agent, and what it keeps of each step."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Decide(Protocol):
-    """The policy: who starts where now."""
+    """The policy: which tasks start where now."""
 
     def __call__(self, view: PoolView) -> Moves:
         """See ``mirage.allocation.ddl.dispatch``."""
@@ -28,7 +28,7 @@ class Decide(Protocol):
 
 @dataclass(slots=True)
 class Running:
-    """An attempt of this life's."""
+    """An attempt that this agent run monitors."""
 
     row: int
     attempt: int
@@ -38,24 +38,24 @@ class Running:
     stopping: Stopping | None = None
     kill_at: float = math.inf
     kills: int = 0
-    """How often it was killed; what is still there after that may stay for good."""
+    """How often it was killed; processes that survive this may stay indefinitely."""
     adopted: bool = False
-    """An earlier agent has started it."""
+    """Whether an earlier agent has started it."""
 
     @property
     def leaves(self) -> bool:
-        """What it holds will soon be free."""
+        """Whether its devices will soon be free."""
         return self.stopping is not None and self.kills < 2
 
     @property
     def yields(self) -> bool:
-        """It makes room for another task, and will wait again."""
+        """Whether it is being preempted, and will wait again."""
         return self.leaves and self.stopping is not None and self.stopping.yields
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """All that the agent has of the outside."""
+    """Everything outside that the agent uses."""
 
     engine: Engine
     folder: StateFolder
@@ -72,9 +72,9 @@ class World:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How this run is run."""
+    """Settings of this run."""
 
     decide: Decide
     preempt: bool = False
     quantum: float = math.inf
-    """Seconds after which it is decided again while anything waits, though nothing has happened."""
+    """Seconds between two decisions while any task waits, though nothing has happened."""

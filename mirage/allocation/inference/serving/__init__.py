@@ -1,1 +1,1 @@
-"""The gateway, its units and its handover."""
+"""The inference gateway, its workers and its handover."""

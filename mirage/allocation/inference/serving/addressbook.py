@@ -1,4 +1,4 @@
-"""The state directory: where the gateway of the chain is found now, and what gateways have learned."""
+"""The state directory: the address of the chain's current gateway, and what gateways have measured."""
 
 from __future__ import annotations
 
@@ -23,48 +23,48 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """One gateway."""
+    """Address and token of one gateway."""
 
     url: str
     token: str
-    """Its operator's key: the file is for its owner alone."""
+    """The operator key; the file is readable only by its owner."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateFolder:
-    """On a file system that all links, and the front, see.
+    """The state directory, on a file system that all links and the reverse proxy see.
 
-    Who writes there says who is asked, with the keys of tenants: only a directory that is this user's alone
-    counts.
+    Its content decides where requests go, with the keys of tenants. So the directory must belong to this user and
+    be closed to others.
     """
 
     path: Path
 
     def make(self) -> None:
-        """For its owner alone. Raises ``ConfigError`` where it cannot be made, or as ``check`` does."""
+        """Create it, readable only by its owner. Raises ``ConfigError`` where that fails, or as ``check`` does."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with suppress(FileExistsError):
                 self.path.mkdir(mode=0o700)
         except OSError as error:
-            problem = f"the state directory cannot be made: {error.strerror}; name another one"
+            problem = f"cannot create the state directory: {error.strerror}; name another one"
             raise ConfigError(str(self.path), problem) from error
         self.check()
 
     def check(self) -> None:
-        """Raise ``ConfigError`` where it is a link, another user's or open to others; one to be made is fine."""
+        """Raise ``ConfigError`` for a symbolic link, another owner or access by others; it may not exist yet."""
         try:
             about = self.path.lstat()
         except FileNotFoundError:
             return
         except OSError as error:
-            problem = f"the state directory cannot be looked at: {error.strerror}; name another one"
+            problem = f"cannot read the state directory: {error.strerror}; name another one"
             raise ConfigError(str(self.path), problem) from error
         if problem := _problem_of(about):
             raise ConfigError(str(self.path), problem)
 
     def read_address(self) -> Address | None:
-        """Who answers now; ``None`` where nobody has said so. Raises ``ConfigError`` as ``check`` does."""
+        """The current gateway; ``None`` where no gateway is recorded. Raises ``ConfigError`` as ``check`` does."""
         self.check()
         document = self._read(_ADDRESS)
         if document is None or not all(isinstance(document.get(key), str) for key in ("url", "token")):
@@ -72,12 +72,12 @@ class StateFolder:
         return Address(document["url"], document["token"])
 
     def write_address(self, address: Address) -> None:
-        """From now on it is this one. Raises ``ConfigError`` as ``check`` does."""
+        """Record the current gateway. Raises ``ConfigError`` as ``check`` does."""
         self.check()
         self._write(_ADDRESS, {"url": address.url, "token": address.token})
 
     def read_learnt(self) -> dict[str, dict[str, float]]:
-        """Seconds of a request by model and kind; what is damaged is as good as nothing."""
+        """Estimated seconds of a request by model and kind; empty where the file is damaged."""
         document = self._read(_LEARNT) or {}
         return {
             model: {kind: float(seconds) for kind, seconds in of.items() if _is_time(seconds)}
@@ -86,7 +86,7 @@ class StateFolder:
         }
 
     def write_learnt(self, learnt: dict[str, dict[str, float]]) -> None:
-        """For the next gateway."""
+        """Record estimates for the next gateway."""
         self._write(_LEARNT, learnt)
 
     def _read(self, name: str) -> dict[str, Any] | None:
@@ -98,7 +98,7 @@ class StateFolder:
         return document if isinstance(document, dict) else None
 
     def _write(self, name: str, document: dict[str, Any]) -> None:
-        """For its owner alone from the first byte on: there is a key in it."""
+        """Create a file that only its owner can read from the first byte on: it holds a key."""
         with draft_of(self.path / name) as draft:
             draft.touch(mode=0o600)
             draft.write_text(json.dumps(document), encoding="utf-8")
@@ -106,14 +106,14 @@ class StateFolder:
 
 def _problem_of(about: os.stat_result) -> str:
     if stat.S_ISLNK(about.st_mode):
-        return "the state directory is a link; name the directory itself"
+        return "the state directory is a symbolic link; name the directory itself"
     if not stat.S_ISDIR(about.st_mode):
-        return "the state directory is no directory; name another one"
+        return "the state directory is not a directory; name another one"
     if about.st_uid != os.geteuid():
-        return f"the state directory belongs to another user (uid {about.st_uid}); name one of your own"
+        return f"the state directory belongs to another user (UID {about.st_uid}); name one of your own"
     if about.st_mode & _OTHERS:
         mode = stat.S_IMODE(about.st_mode)
-        return f"the state directory is open to others (mode {mode:04o}), and keys lie in there; chmod 700 it"
+        return f"the state directory is open to others (mode {mode:04o}), and it holds keys; run chmod 700 on it"
     return ""
 
 

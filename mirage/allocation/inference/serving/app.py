@@ -1,4 +1,4 @@
-"""The gateway's HTTP interface: the Open Inference Protocol, OpenAI's, health, metrics and drain."""
+"""The gateway's HTTP API: Open Inference Protocol, OpenAI's API, health, metrics and drain."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
 _NAME = {"name": "mirage", "extensions": ["binary_tensor_data"]}
 _GONE = 499
 _HERE = "mirage.here"
-"""What ends once a large answer has been sent: its place within the quota, and the bytes that it holds."""
+"""Releases the request's place in the quota and its bytes, once a large answer has been sent."""
 _MODEL = re.compile(r"/v2/models/([A-Za-z0-9_.-]{1,64})((?:/[a-z]+)?)")
 _LOG = logging.getLogger(__name__)
 
 
 class App:
-    """The application. Each Python step of a request is time of all requests, so there are no layers around it."""
+    """The ASGI application. It has no middleware: each Python step of a request delays all requests."""
 
     def __init__(self, service: Service) -> None:
         self.state = service
@@ -83,14 +83,14 @@ class App:
                 here.close()
 
     async def _await_turn(self, request: Request, status: int) -> None:
-        """Return when the answer is due."""
+        """Return when the answer is due at its pace."""
         pace = self.state.paces.of(request.method, status)
         if pace is None or (request.scope["path"] == proof.PLACE and self.state.paces.prove(request.scope)):
             return
         await pace.hold(self.state.client(request.headers, origin_of(request)), request.scope)
 
     async def _answer(self, request: Request) -> Response:
-        """A rejection is an answer too."""
+        """Answer with the rejection."""
         try:
             return await self._find(request)(request)
         except Refusal as refusal:
@@ -99,7 +99,7 @@ class App:
             return Response(status_code=_GONE)
         except Exception:
             _LOG.exception("%s %s", request.method, request.scope["path"])
-            return _refused(request, Refusal(500, "an internal error: the gateway's log says more"))
+            return _refused(request, Refusal(500, "internal error (bug in Mirage); see the gateway's log"))
 
     def _find(self, request: Request) -> Endpoint:
         """Raises ``Refusal``."""
@@ -114,9 +114,9 @@ class App:
         if endpoint is None:
             others = [other for other, there in endpoints if there == rest]
             raise (
-                Refusal(405, f"{path} takes {', '.join(others)}")
+                Refusal(405, f"{path}: method not allowed (use {', '.join(others)})")
                 if others
-                else Refusal(404, f"there is no {path}")
+                else Refusal(404, f"{path}: not found")
             )
         return endpoint
 
@@ -135,7 +135,7 @@ def _service(request: Request) -> Service:
 
 
 def _passed_on(endpoint: Endpoint) -> Endpoint:
-    """To the successor, when it has taken over."""
+    """Forward the request to the successor, once that has taken over."""
 
     async def passed_on(request: Request) -> Response:
         successor = _service(request).doors.way_on()
@@ -154,7 +154,7 @@ async def _forward(request: Request, successor: Upstream) -> Response:
     except BaseException as error:
         service.doors.passed()
         if isinstance(error, Unreachable):
-            raise Closed(502, f"the gateway that has taken over does not answer: {error}", 1) from error
+            raise Closed(502, f"the successor's gateway does not answer: {error}", 1) from error
         raise
 
 
@@ -233,7 +233,7 @@ async def _metrics(request: Request) -> Response:
 
 
 async def _proof(request: Request) -> Response:
-    """That this is the gateway of its state directory, for who can read its token there."""
+    """Prove to a client that can read the token there that this is the gateway of the state directory."""
     challenge = request.headers.get(proof.CHALLENGE, "")
     if not 0 < len(challenge) <= proof.LONGEST_CHALLENGE:
         longest = proof.LONGEST_CHALLENGE

@@ -1,4 +1,4 @@
-"""One and the same request repeatedly, at as little cost as can be: what is measured is who answers."""
+"""Load clients: repeat one request at the least possible CPU cost, to measure the server and not the client."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ _LAST_CHUNK = b"0\r\n\r\n"
 PATIENCE = 60.0
 _LOOK = 0.01
 _FAILED = 0
-"""Instead of a status, where no answer came."""
+"""Status of a request without an answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What came of one request."""
+    """The result of one request."""
 
     due: float
     lag: float
-    """Seconds by which it was sent too late: the sender's fault."""
+    """Seconds by which the load client sent it too late."""
     seconds: float
-    """From when it was due to its answer."""
+    """Seconds from its due time to its answer."""
     status: int
     queued: float
-    """Seconds that the gateway says it has waited for a unit."""
+    """Seconds that it waited for a unit, as reported by the gateway."""
     served: float
-    """Seconds that the worker says it has taken."""
+    """Seconds that the worker took, as reported by the gateway."""
 
 
 def encode(inquiry: Inquiry, host: str) -> bytes:
-    """The request as it goes over the wire."""
+    """The bytes of the request."""
     lines = [f"{inquiry.method} {inquiry.target} HTTP/1.1".encode(), b"Host: " + host.encode()]
     lines += [name + b": " + value for name, value in inquiry.headers]
     lines.append(b"Content-Length: " + str(len(inquiry.body)).encode())
@@ -48,7 +48,7 @@ def encode(inquiry: Inquiry, host: str) -> bytes:
 
 
 class _FineSelector(selectors.EpollSelector):
-    """``epoll_wait`` sleeps for whole milliseconds, which is as long as what is measured; ``select`` does not."""
+    """A selector with precise timeouts: ``epoll_wait`` sleeps for whole milliseconds, ``select`` does not."""
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """See ``selectors``."""
@@ -58,12 +58,12 @@ class _FineSelector(selectors.EpollSelector):
 
 
 def fine_loop() -> asyncio.AbstractEventLoop:
-    """One whose timers are good to some fifty microseconds."""
+    """An event loop whose timers are accurate to about 50 microseconds."""
     return asyncio.SelectorEventLoop(_FineSelector())
 
 
 class Askers:
-    """Connections that are kept; a new one wherever none is free."""
+    """Persistent connections; a new one is opened where none is free."""
 
     def __init__(self, host: str, port: int, tls: ssl.SSLContext | None, request: bytes) -> None:
         self.told = list[Told]()
@@ -73,7 +73,7 @@ class Askers:
         self._connecting = set[asyncio.Task[None]]()
 
     def ask(self, due: float) -> None:
-        """Send it; what comes of it is ``told``."""
+        """Send a request; ``told`` receives the result."""
         while self._free:
             asker = self._free.pop()
             if not asker.closed:
@@ -85,7 +85,7 @@ class Askers:
         task.add_done_callback(self._connecting.discard)
 
     async def finish(self) -> list[Told]:
-        """When all are told; of those that take too long, that they failed."""
+        """Wait for all results; requests that take too long have failed."""
         while self._connecting or self._busy:
             await asyncio.sleep(_LOOK)
             self.give_up(monotonic() - PATIENCE)
@@ -93,17 +93,17 @@ class Askers:
         return told
 
     def give_up(self, before: float) -> None:
-        """Those that were due before this."""
+        """The results of requests that were due before this time."""
         for asker in [asker for asker in self._busy if asker.due < before]:
             asker.close()
 
     def close(self) -> None:
-        """Those that nobody uses."""
+        """Close the connections that are not in use."""
         for asker in self._free:
             asker.close()
 
     def answered(self, asker: _Asker, told: Told) -> None:
-        """By an asker, of its request."""
+        """Record the result of a request."""
         self.told.append(told)
         self._busy.discard(asker)
         if not asker.closed:
@@ -122,7 +122,7 @@ class Askers:
 
 
 class _Asker(asyncio.Protocol):
-    """One connection: one request at a time."""
+    """One connection with one request at a time."""
 
     def __init__(self, askers: Askers) -> None:
         self.due = self._sent = 0.0
@@ -132,11 +132,11 @@ class _Asker(asyncio.Protocol):
         self._held, self._waits = b"", False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Ready to ask."""
+        """Connected: ready to send."""
         self._transport = cast("asyncio.Transport", transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """By the server, or by us."""
+        """Closed by the server or by this client."""
         del exc
         self.closed = True
         if self._waits:
@@ -144,13 +144,13 @@ class _Asker(asyncio.Protocol):
             self._askers.answered(self, _nothing(self.due, self._sent))
 
     def ask(self, request: bytes, due: float) -> None:
-        """Send it."""
+        """Send a request."""
         assert self._transport is not None
         self._held, self._waits, self.due, self._sent = b"", True, due, monotonic()
         self._transport.write(request)
 
     def data_received(self, data: bytes) -> None:
-        """Until the whole body is there."""
+        """Collect data until the whole body is there."""
         now = monotonic()
         self._held += data
         head, found, body = self._held.partition(_END)
@@ -158,7 +158,7 @@ class _Asker(asyncio.Protocol):
             return
         try:
             told = self._read(head, body, now)
-        except (ValueError, IndexError):  # no HTTP: as good as no answer
+        except (ValueError, IndexError):  # no HTTP: counts as no answer
             self.close()
             return
         if told is not None:
@@ -166,7 +166,7 @@ class _Asker(asyncio.Protocol):
             self._askers.answered(self, told)
 
     def _read(self, head: bytes, body: bytes, now: float) -> Told | None:
-        """``None`` where more is to come. Raises ``ValueError`` and ``IndexError``."""
+        """Parse the head; ``None`` where it is incomplete. Raises ``ValueError`` and ``IndexError``."""
         status, *lines = head.split(b"\r\n")
         pairs = (line.partition(b":") for line in lines)
         headers = {name.lower(): value.strip() for name, _, value in pairs}
@@ -178,7 +178,7 @@ class _Asker(asyncio.Protocol):
         return Told(self.due, self._sent - self.due, now - self.due, int(status.split()[1]), queued, served)
 
     def close(self) -> None:
-        """At once."""
+        """Close immediately."""
         if self._transport is not None:
             self._transport.abort()
 

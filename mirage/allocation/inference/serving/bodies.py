@@ -1,4 +1,4 @@
-"""What is taken from and said to those who ask over HTTP."""
+"""Read request bodies and headers, and build answers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _BODY_WITHIN = 30.0
 
 
 class Streamed(StreamingResponse):
-    """An answer that comes bit by bit; ``close`` is called when it is through, whether or not it was read."""
+    """An answer that is sent in parts; ``close`` is called at its end, whether or not it was read."""
 
     def __init__(
         self, content: AsyncIterator[bytes], status: int, headers: Mapping[str, str], close: Callable[[], None]
@@ -54,17 +54,17 @@ def key_of(headers: Mapping[str, str]) -> str | None:
 
 
 def origin_of(request: Request) -> str:
-    """What counts as one client, where no key says so."""
+    """The unit of fair pacing for a request without a key: its address."""
     return client_network(request.client.host) if request.client else ""
 
 
 async def read_body(request: Request, most: int, memory: Reservation) -> bytes:
-    """Raises ``Refusal`` for one that is too large or finds no room, which is not held, or does not come."""
+    """Read the body. Raises ``Refusal`` where it is too large, finds no room, or does not arrive in time."""
     try:
         async with asyncio.timeout(_BODY_WITHIN):
             return await _whole(request, most, memory)
     except TimeoutError:
-        raise Refusal(408, f"the request was not complete within {_BODY_WITHIN:g} s") from None
+        raise Refusal(408, f"the request was incomplete after {_BODY_WITHIN:g} s") from None
 
 
 async def _whole(request: Request, most: int, memory: Reservation) -> bytes:
@@ -86,9 +86,9 @@ async def _whole(request: Request, most: int, memory: Reservation) -> bytes:
 
 
 def _refusal(size: int, most: int, memory: Reservation) -> Refusal | None:
-    """Why so many bytes cannot be held."""
+    """Why a body of this size cannot be held."""
     if size > most:
-        return Refusal(413, f"a request has at most {most} bytes")
+        return Refusal(413, f"request too large (at most {most} bytes)")
     try:
         memory.resize(size)
     except Refusal as refusal:
@@ -97,7 +97,7 @@ def _refusal(size: int, most: int, memory: Reservation) -> Refusal | None:
 
 
 async def unless_gone(request: Request, answer: Future[T]) -> T:
-    """The answer; raises ``ClientDisconnect`` as soon as nobody waits for it any more."""
+    """Wait for the answer. Raises ``ClientDisconnect`` as soon as the client has disconnected."""
     leaving = asyncio.create_task(_cancel_when_gone(request, answer))
     try:
         return await answer
@@ -110,7 +110,7 @@ async def unless_gone(request: Request, answer: Future[T]) -> T:
 
 
 async def _cancel_when_gone(request: Request, answer: Future[T]) -> None:
-    """The body has been read: what comes next is the end."""
+    """The receive function after the body has been read: only the end of the connection follows."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
     answer.cancel()

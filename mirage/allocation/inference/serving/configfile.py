@@ -1,4 +1,4 @@
-"""Reads a gateway's configuration file; every mistake is named at once, with its key."""
+"""Read a gateway's configuration file and report all errors together, each with its key."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _MIB = 1 << 20
 
 
 def _seconds(value: object) -> object:
-    """``"15ms"`` and ``"2m"`` as seconds; numbers are seconds already."""
+    """Parse ``"15ms"`` and ``"2m"`` to seconds; numbers are seconds already."""
     if not isinstance(value, str):
         return value
     try:
@@ -87,11 +87,11 @@ class GatewayEntry(_Strict):
         host, _ = address_of(self.listen)
         if not (self.certificate or self.trusted_network or ipaddress.ip_address(host).is_loopback):
             raise ValueError(
-                f"listen: others can reach {host}, and keys would cross the network in the clear: give a"
-                " certificate, or say trusted_network = true"
+                f"listen: {host} is reachable from other machines, and keys would be sent unencrypted; set"
+                " certificate, or trusted_network = true"
             )
         if self.all_bodies_mb is not None and self.all_bodies_mb < 2 * self.largest_body_mb:
-            raise ValueError(f"all_bodies_mb: is at least twice largest_body_mb, {2 * self.largest_body_mb}")
+            raise ValueError(f"all_bodies_mb: must be at least twice largest_body_mb ({2 * self.largest_body_mb})")
         return self
 
 
@@ -116,7 +116,7 @@ class CostsEntry(_Strict):
 
 
 class ModelEntry(_Strict):
-    """One ``[[model]]``."""
+    """One ``[[model]]`` table."""
 
     name: Name
     onnx: str = ""
@@ -130,12 +130,14 @@ class ModelEntry(_Strict):
         if bool(self.onnx) == bool(self.backend):
             raise ValueError("give either onnx = 'FILE' or backend = ['COMMAND', ...]")
         if self.backend and not any("{port}" in word for word in self.backend):
-            raise ValueError("backend: no word has {port}: the server must listen where it is told to")
+            raise ValueError(
+                "backend: no word contains {port}; the server must listen on the port that it is given"
+            )
         return self
 
 
 class UnitEntry(_Strict):
-    """One ``[[unit]]``."""
+    """One ``[[unit]]`` table."""
 
     name: Name
     kind: str = ""
@@ -151,7 +153,7 @@ class UnitEntry(_Strict):
 
 
 class TenantEntry(_Strict):
-    """One ``[[tenant]]``."""
+    """One ``[[tenant]]`` table."""
 
     name: Name
     keys: Digests = ()
@@ -165,12 +167,12 @@ class TenantEntry(_Strict):
     @model_validator(mode="after")
     def _has_a_key(self) -> TenantEntry:
         if not (self.keys or self.key_file):
-            raise ValueError("it has neither keys nor a key_file: nobody could ask in its name")
+            raise ValueError("has neither keys nor a key_file; set one of them")
         return self
 
 
 class ServingDocument(_Strict):
-    """The file."""
+    """The whole file."""
 
     gateway: GatewayEntry = GatewayEntry()
     queue: QueueEntry = QueueEntry()
@@ -182,7 +184,7 @@ class ServingDocument(_Strict):
 
 
 def read_config(path: Path) -> ServingPlan:
-    """The plan of a file. Raises ``ConfigError`` with every mistake in it."""
+    """The plan of a file. Raises ``ConfigError`` with every error in it."""
     document = _document(path)
     folder = path.resolve().parent
     mistakes = [*_between(document), *_missing_files(document, folder)]
@@ -216,7 +218,7 @@ def read_config(path: Path) -> ServingPlan:
 
 
 def digest_of(key: str) -> str:
-    """What the configuration holds of a key."""
+    """The digest of a key, as the configuration holds it."""
     return hashlib.sha256(key.encode()).hexdigest()
 
 
@@ -226,25 +228,25 @@ def _document(path: Path) -> ServingDocument:
     except OSError as error:
         raise ConfigError(str(path), f"cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise ConfigError(str(path), "cannot be read: is not UTF-8") from error
+        raise ConfigError(str(path), "cannot be read: not UTF-8") from error
     except ValidationError as error:
         raise ConfigError(str(path), _summary([_mistake(fault) for fault in faults_of(error)])) from None
     except ValueError as error:
-        raise ConfigError(str(path), f"is not TOML: {error}") from error
+        raise ConfigError(str(path), f"invalid TOML: {error}") from error
 
 
 def _mistake(fault: Fault) -> str:
     key = ".".join(f"{part + 1}" if isinstance(part, int) else part for part in fault.path)
-    said = "there is no such key" if fault.kind == "extra_forbidden" else fault.said
+    said = "unknown key" if fault.kind == "extra_forbidden" else fault.said
     return f"{key}: {said}" if key else said
 
 
 def _between(document: ServingDocument) -> list[str]:
-    """Mistakes that only several entries together show."""
+    """Errors that only several entries together show."""
     models = {model.name: model for model in document.model}
     mistakes = [
         *(
-            f"{name}: there is no [[{name}]]"
+            f"{name}: no [[{name}]] given; add at least one"
             for name in ("model", "unit", "tenant")
             if not getattr(document, name)
         ),
@@ -256,7 +258,7 @@ def _between(document: ServingDocument) -> list[str]:
         *((f"unit {unit.name!r}, models", unit.models) for unit in document.unit),
         *((f"tenant {tenant.name!r}, models", tenant.models) for tenant in document.tenant),
     ]:
-        mistakes += [f"{where}: there is no model {name!r}" for name in wanted if name not in models]
+        mistakes += [f"{where}: unknown model {name!r}" for name in wanted if name not in models]
     if mistakes:
         return mistakes
     for unit in document.unit:
@@ -267,25 +269,23 @@ def _between(document: ServingDocument) -> list[str]:
 
 
 def _runs(unit: UnitEntry, models: list[ModelEntry]) -> list[str]:
-    """A worker runs networks, one request at a time, or watches over one server."""
+    """A worker runs ONNX networks, one request at a time, or supervises one server."""
     backends = [model.name for model in models if model.backend]
     where = f"unit {unit.name!r}"
     if not models:
-        return [f"{where}, models: say which one: those there are have servers of their own"]
+        return [f"{where}, models: name one model, because these models have their own servers"]
     if unit.command:
         return []
     if backends and len(models) > 1:
-        return [f"{where}, models: {backends[0]!r} has a server of its own; it must be the only one there"]
+        return [f"{where}, models: {backends[0]!r} has its own server and must be the only model of the unit"]
     if unit.slots > 1 and not backends:
-        return [f"{where}, slots: ONNX networks run one after the other: 1"]
+        return [f"{where}, slots: must be 1, because ONNX networks run one request at a time"]
     return []
 
 
 def _twice(what: str, names: Iterable[str]) -> list[str]:
     every = list(names)
-    return [
-        f"{what} {name!r}: there are two of this name" for name in sorted({n for n in every if every.count(n) > 1})
-    ]
+    return [f"{what} {name!r}: duplicate name" for name in sorted({n for n in every if every.count(n) > 1})]
 
 
 def _missing_files(document: ServingDocument, folder: Path) -> list[str]:
@@ -294,15 +294,11 @@ def _missing_files(document: ServingDocument, folder: Path) -> list[str]:
         ("gateway.certificate", document.gateway.certificate),
         ("gateway.certificate_key", document.gateway.certificate_key),
     ]
-    return [
-        f"{where}: there is no file {folder / name}"
-        for where, name in wanted
-        if name and not _is_file(folder / name)
-    ]
+    return [f"{where}: no file {folder / name}" for where, name in wanted if name and not _is_file(folder / name)]
 
 
 def _is_file(path: Path) -> bool:
-    """A name that none can have is none."""
+    """Paths that cannot be file names count as missing."""
     try:
         return path.is_file()
     except OSError:
@@ -329,17 +325,17 @@ def _tenants(document: ServingDocument, folder: Path) -> tuple[tuple[TenantPlan,
 
 
 def _keys_of(path: Path | None) -> tuple[str, ...]:
-    """Digests of a file's keys, one a line. Raises ``ValueError``."""
+    """Digests of the keys in a file, one key per line. Raises ``ValueError``."""
     if path is None:
         return ()
     try:
         if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise ValueError(f"others may read {path}: chmod 600")
+            raise ValueError(f"{path} is readable by others; run chmod 600 on it")
         keys = [line.strip() for line in read_regular(path).decode("utf-8").splitlines() if line.strip()]
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from error
     if not keys or any(len(key) < _SHORTEST_KEY for key in keys):
-        raise ValueError(f"{path}: expected keys of at least {_SHORTEST_KEY} characters, one a line")
+        raise ValueError(f"{path}: expected keys of at least {_SHORTEST_KEY} characters, one per line")
     return tuple(digest_of(key) for key in keys)
 
 
@@ -358,7 +354,7 @@ def _tenant(entry: TenantEntry, keys: tuple[str, ...], everything: tuple[str, ..
 
 
 def _table(entry: CostsEntry | None, folder: Path) -> str:
-    """A file is meant from the configuration's directory; what is none there is a name."""
+    """Resolve a path against the configuration's directory; where no such file exists, it is a name."""
     if entry is None:
         return ""
     path = folder / entry.table
@@ -395,4 +391,4 @@ def _unit(entry: UnitEntry, document: ServingDocument) -> UnitPlan:
 
 
 def _summary(mistakes: list[str]) -> str:
-    return mistakes[0] if len(mistakes) == 1 else f"{len(mistakes)} mistakes\n  " + "\n  ".join(mistakes)
+    return mistakes[0] if len(mistakes) == 1 else f"{len(mistakes)} errors\n  " + "\n  ".join(mistakes)

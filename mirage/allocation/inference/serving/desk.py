@@ -1,7 +1,7 @@
-"""Who waits, what runs where, and what becomes of it: the gateway without its sockets.
+"""The request queue: waiting requests, running requests and their results; the gateway without its sockets.
 
-Every request that is let in leaves by exactly one door: it is answered, given up with a reason, or withdrawn by
-its sender. The times are the caller's; nothing here waits or knows a clock.
+Every accepted request ends in exactly one way: it is answered, given up with a reason, or withdrawn by its client.
+Times are arguments; this module never waits and reads no clock.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ if TYPE_CHECKING:
 
 _ATTEMPTS = 2
 _OVERRUN = 0.1
-"""What runs longer than expected is estimated to end after so much of its expected time."""
+"""A request that runs longer than expected is estimated to end after this share of its expected time."""
 
 
 class BadDispatch(Exception):
-    """A policy wants what cannot be."""
+    """The policy returned an impossible dispatch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A request as it comes in."""
+    """A request on arrival."""
 
     model: int
     tenant: int
     deadline: float
-    """An instant."""
+    """Arrival time, in seconds."""
     weight: float
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A request begins on a unit."""
+    """Start of a request on a unit."""
 
     request: int
     unit: int
@@ -57,14 +57,14 @@ class _Run:
     waiter: Waiter
     since: float
     heard: float
-    """When anything of its answer came last."""
+    """When the last part of its answer came."""
     wanted: bool = True
-    """Somebody still waits for the answer."""
+    """Whether its client still waits for the answer."""
     repeatable: bool = True
 
 
 class _Nothing(NamedTuple):
-    """What a view says of units that are free."""
+    """The values that a view holds for free units."""
 
     running: NDArray[np.int64]
     piece: NDArray[np.int64]
@@ -73,29 +73,29 @@ class _Nothing(NamedTuple):
 
 
 class Desk:
-    """Requests in, a view for the policy out; the policy's dispatch in, what begins out."""
+    """Takes requests, builds views for the policy, and applies the policy's dispatches."""
 
     def __init__(
         self, system: UnitSystem, estimates: Estimates, tenants: int, most: int, longest_wait: float
     ) -> None:
-        """All units are down at first. ``most`` may wait at once, each ``longest_wait`` seconds."""
+        """All units are down at first. At most ``most`` requests wait, each at most ``longest_wait`` seconds."""
         units = len(system.names)
         self.system, self.estimates = system, estimates
         self._most, self._longest_wait = most, longest_wait
         self._waiting = Waiting()
         self._attempts = dict[int, int]()
-        """Of those that wait again."""
+        """Requests that wait again after a failed attempt."""
         self._runs = dict[int, _Run]()
-        """By unit."""
+        """Running requests by unit."""
         self._places = dict[int, int]()
         """Units by request."""
         self._nothing = _Nothing(np.full(units, -1), np.full(units, -1), np.full(units, np.inf), np.zeros(units))
         self._able = ~np.isnan(estimates.table.seconds)[:, system.kind]
-        """[M, U]"""
+        """[M, U] Whether a unit runs a model."""
         self._up = np.zeros(units, np.bool_)
         self._coming = np.ones(units, np.bool_)
         self._servable = list[bool]()
-        """By model: a unit that runs it is up, or will be."""
+        """By model: whether a unit that runs it is up, or will be."""
         self._look_at_units()
         self._numbers = 0
         self._ended = np.zeros(tenants, np.int64)
@@ -103,20 +103,20 @@ class Desk:
 
     @property
     def waiting(self) -> int:
-        """How many wait."""
+        """Number of waiting requests."""
         return len(self._waiting)
 
     @property
     def running(self) -> int:
-        """How many are on units."""
+        """Number of running requests."""
         return len(self._runs)
 
     def admit(self, wish: Wish, now: float) -> int:
-        """A request's number. Raises ``Refusal``."""
+        """Add a request and return its number. Raises ``Refusal``."""
         if not self._servable[wish.model]:
-            raise Refusal(503, "every unit that runs this model has failed; its operator has been told", 60)
+            raise Refusal(503, "every unit of this model has failed; the operator was notified", 60)
         if len(self._waiting) >= self._most:
-            raise Refusal(503, f"{self._most} requests wait already", self.backlog())
+            raise Refusal(503, f"the queue is full ({self._most} requests)", self.backlog())
         number, self._numbers = self._numbers, self._numbers + 1
         self._waiting.put(
             Waiter(number, wish.model, wish.tenant, now, wish.deadline, wish.weight, ready_since=now, served=0.0)
@@ -124,9 +124,9 @@ class Desk:
         return number
 
     def make_room(self, wish: Wish) -> int | None:
-        """The request that gives way to this one where as many wait as may: the newest of the tenant with most.
+        """The request to reject for this one when the queue is full: the newest of the tenant with most requests.
 
-        ``None``: none does, since there is room, or no tenant has more than this one.
+        ``None``: the queue has room, or no tenant has more requests than this one.
         """
         if len(self._waiting) != self._most or not self._servable[wish.model]:
             return None
@@ -139,13 +139,13 @@ class Desk:
         return waiter.request
 
     def backlog(self) -> float:
-        """Seconds until what waits now will have begun, were all units alike busy; at least 1."""
+        """Estimated seconds until the waiting requests have begun, with all units equally busy; at least 1."""
         best = np.nanmin(self.estimates.table.seconds, axis=1)
         work = float(best[self._waiting.column("model")].sum())
         return max(1.0, work / max(1, int(self._up.sum())))
 
     def view(self, now: float) -> SystemView:
-        """For the policy; good until the next change here."""
+        """The view for the policy; valid until the next change."""
         nothing, free_at = self._nothing, np.where(self._up, now, np.inf)
         running, piece = nothing.running.copy(), nothing.piece.copy()
         deadline, weight = nothing.deadline.copy(), nothing.weight.copy()
@@ -179,7 +179,7 @@ class Desk:
         )
 
     def obey(self, dispatch: Dispatch, now: float) -> list[Start]:
-        """Let begin what the policy wants. Raises ``BadDispatch`` before anything is changed."""
+        """Start what the policy chose. Raises ``BadDispatch`` before any change."""
         pairs = list(zip(dispatch.ready.tolist(), dispatch.unit.tolist(), strict=True))
         self._check(pairs)
         starts = []
@@ -190,37 +190,37 @@ class Desk:
         return starts
 
     def answered(self, unit: int, now: float) -> bool:
-        """The unit is through with its request; whether that is before the deadline and somebody wants it."""
+        """Complete the request of a unit; whether it is before the deadline and its client still waits."""
         run = self._leave(unit)
         self.estimates.observe(run.waiter.model, int(self.system.kind[unit]), max(now - run.since, 0.0))
         return run.wanted and self._close(run.waiter, kept=now <= run.waiter.deadline)
 
     def rejected(self, unit: int) -> None:
-        """The unit is through with a request that it cannot answer: no estimate, and no deadline missed."""
+        """End a request that the unit cannot answer: no estimate, and no missed deadline."""
         self._attempts.pop(self._leave(unit).waiter.request, None)
 
     def begun(self, request: int, now: float) -> None:
-        """Part of the answer has been sent: it cannot be repeated any more."""
+        """Note that part of the answer has been sent, so that the request cannot be repeated."""
         run = self._runs[self._places[request]]
         run.repeatable, run.heard = False, now
 
     def request_on(self, unit: int) -> int:
-        """What runs there."""
+        """The request that runs on a unit."""
         return self._runs[unit].waiter.request
 
     def unit_of(self, request: int) -> int | None:
-        """Where it runs; ``None`` where it does not."""
+        """The unit that runs a request; ``None``: no unit does."""
         return self._places.get(request)
 
     def raise_unit(self, unit: int) -> None:
-        """It is up and free."""
+        """Mark a unit as up and free."""
         self._up[unit] = self._coming[unit] = True
         self._look_at_units()
 
     def lower_unit(self, unit: int, now: float, *, coming: bool) -> int | None:
-        """It is down; the request that is given up with it. ``coming``: it will be up again.
+        """Mark a unit as down and return the request given up with it. ``coming``: the unit will be up again.
 
-        What ran there waits again where that is possible: once, and nothing of its answer has been sent.
+        A request that ran there waits again, once, if no part of its answer has been sent.
         """
         self._up[unit], self._coming[unit] = False, coming
         self._look_at_units()
@@ -238,7 +238,7 @@ class Desk:
         return None
 
     def withdraw(self, request: int, now: float) -> int | None:
-        """Its sender has gone; the unit that still works on it, and has time from now to end that."""
+        """Withdraw a request whose client has left; a unit that still runs it must end it within a time."""
         if request in self._places:
             unit = self._places[request]
             self._runs[unit].wanted, self._runs[unit].heard = False, now
@@ -250,7 +250,7 @@ class Desk:
         return None
 
     def overdue(self, now: float) -> list[int]:
-        """Those that have waited too long, or for units that will not come: given up."""
+        """Give up requests that have waited too long, or whose units will not come back."""
         if not len(self._waiting):
             return []
         waits = cast("NDArray[np.float64]", self._waiting.column("arrival")) < now - self._longest_wait
@@ -263,11 +263,11 @@ class Desk:
         return [waiter.request for waiter in given_up]
 
     def hanging(self, now: float, longest: float) -> list[int]:
-        """Units that have said nothing about their request for longer."""
+        """Units that have sent nothing about their request for longer than allowed."""
         return [unit for unit, run in self._runs.items() if now - run.heard > longest]
 
     def check(self) -> None:
-        """What always holds."""
+        """Assert the invariants."""
         numbers = self._waiting.column("request").tolist()
         assert numbers == sorted(set(numbers)), "waiting rows are unique and in order"
         assert not set(numbers) & set(self._places), "nothing waits and runs at once"
@@ -289,7 +289,7 @@ class Desk:
         models = self._waiting.column("model")
         for row, unit in pairs:
             if not (0 <= row < len(models) and 0 <= unit < len(self._up)):
-                raise BadDispatch(f"there is no waiting row {row}, or no unit {unit}")
+                raise BadDispatch(f"no waiting row {row}, or no unit {unit}")
             if unit in self._runs or not self._up[unit]:
                 raise BadDispatch(f"unit {self.system.names[unit]} is not free")
             if not self._able[models[row], unit]:

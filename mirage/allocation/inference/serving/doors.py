@@ -1,4 +1,4 @@
-"""Whether new requests are let in, and where they go if not."""
+"""Admission: whether new requests are accepted, and where they go if not."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ if TYPE_CHECKING:
 
 _ASK_AGAIN = 5.0
 ELSEWHERE = b"x-mirage-elsewhere"
-"""Goes with the answer of a gateway that answers nothing more: a front asks the next one."""
+"""Header of the answers of a closed gateway: a reverse proxy then asks the next gateway."""
 
 
 class Closed(Refusal):
-    """Nobody is let in any more."""
+    """The gateway accepts no more requests."""
 
     @property
     def headers(self) -> dict[str, str]:
-        """Those that go with it."""
+        """Headers of the answer."""
         return super().headers | {ELSEWHERE.decode(): "true"}
 
 
 class Doors:
-    """Open at first; then requests continue to a successor, or are rejected."""
+    """Open at first; then requests are forwarded to a successor, or rejected."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self.successor: Upstream | None = None
         self.draining = False
         self.passing = 0
-        """Requests that the successor answers just now."""
+        """Number of forwarded requests that the successor has not answered yet."""
         self.forwarded_at = 0.0
-        """When a request continued to the successor last."""
+        """When the last request was forwarded to the successor."""
 
     @property
     def open(self) -> bool:
@@ -43,25 +43,25 @@ class Doors:
         return not self.draining
 
     def drain(self, successor: Upstream | None) -> None:
-        """From now on nothing new is begun here."""
+        """Accept no more requests here."""
         self.draining = True
         self.forwarded_at = self._clock()
         if successor is not None:
             self.successor = successor
 
     def way_on(self) -> Upstream | None:
-        """The successor that answers instead; ``None``: we do. Raises ``Closed`` where nobody does.
+        """The successor that answers instead; ``None``: this gateway does. Raises ``Closed`` where neither does.
 
-        Where there is one, ``passed`` is due.
+        Call ``passed`` once for each returned successor.
         """
         if self.open:
             return None
         if self.successor is None:
-            raise Closed(503, "this gateway is about to end, and none has taken over yet", _ASK_AGAIN)
+            raise Closed(503, "this gateway is ending, and no successor has taken over yet", _ASK_AGAIN)
         self.forwarded_at = self._clock()
         self.passing += 1
         return self.successor
 
     def passed(self) -> None:
-        """The successor has answered."""
+        """Note that the successor has answered."""
         self.passing -= 1

@@ -1,4 +1,4 @@
-"""What a request of each model takes on each kind of unit, learned from those that ended."""
+"""Estimated run time of a request by model and kind of unit, from the requests that have ended."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _SLOWEST = 0.1
-"""Weight of the newest measurement, once there are many."""
+"""Weight of the newest measurement, after many measurements."""
 _MOVED = 0.1
 """Relative change of an estimate that makes a new table."""
 _GUESS = 0.1
-"""Seconds, where nobody knows anything yet."""
+"""Seconds assumed before any measurement."""
 
 
 class Estimates:
-    """Exponentially weighted means of seconds, by model (M) and kind (K); a request is one piece.
+    """Exponentially weighted means of seconds, by model (M) and kind (K); a request is one segment.
 
-    The first measurements count alike (a plain mean), later ones by a tenth. What was said beforehand counts like
+    The first measurements count alike (a plain mean), later ones with weight 1/10. An initial estimate counts like
     one measurement.
     """
 
@@ -36,7 +36,7 @@ class Estimates:
         watts: NDArray[np.float64],
         expected: Mapping[tuple[str, str], float],
     ) -> None:
-        """``able``: [M, K] which kinds run which models. ``watts``: [K] what a unit draws while it works."""
+        """``able``: [M, K] which kinds run which models. ``watts``: [K] power draw of a busy unit."""
         self._models, self._kinds, self._watts = tuple(models), tuple(kinds), watts
         self._count = np.zeros(able.shape, np.int64)
         self._seconds = np.where(able, _GUESS, np.nan)
@@ -46,13 +46,13 @@ class Estimates:
         self._shown = self._table()
 
     def begin_with(self, model: int, kind: int, seconds: float) -> None:
-        """Said by whoever measured before: counts as long as nothing has been measured here."""
+        """Set an initial estimate; it counts until something has been measured here."""
         if self._count[model, kind] <= 1 and not np.isnan(self._seconds[model, kind]):
             self._seconds[model, kind], self._count[model, kind] = seconds, 1
             self._shown = self._table()
 
     def observe(self, model: int, kind: int, seconds: float) -> None:
-        """A request has ended."""
+        """Add a measurement, in seconds."""
         self._count[model, kind] += 1
         part = max(1 / self._count[model, kind], _SLOWEST)
         self._seconds[model, kind] += part * (seconds - self._seconds[model, kind])
@@ -61,16 +61,16 @@ class Estimates:
             self._shown = self._table()
 
     def seconds(self, model: int, kind: int) -> float:
-        """Of one request; NaN where the kind cannot."""
+        """[M, K] Seconds of one request; NaN where the kind cannot run the model."""
         return float(self._seconds[model, kind])
 
     @property
     def table(self) -> CostTable:
-        """A new object whenever an estimate has moved: what is derived from it may be kept by object."""
+        """A new object after each change of an estimate, so that results may be cached by identity."""
         return self._shown
 
     def document(self) -> dict[str, dict[str, float]]:
-        """What was measured, for the next gateway: seconds by model and kind."""
+        """Measured seconds by model and kind, for the next gateway."""
         return {
             model: {
                 kind: float(self._seconds[m, k]) for k, kind in enumerate(self._kinds) if self._count[m, k] > 0

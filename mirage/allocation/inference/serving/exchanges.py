@@ -1,4 +1,4 @@
-"""A request on its way through the gateway, as who sent it waits for it."""
+"""A request inside the gateway, from the side of the client that waits for it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from mirage.allocation.inference.serving.memorybudget import Reservation
 
 WINDOW = 4 << 20
-"""Bytes of one answer that a worker sends before its client has taken them."""
+"""Bytes of one answer that a worker may send ahead of its client."""
 _OF_ONE_PART = 512
-"""Bytes that a part takes in addition to its content."""
+"""Bytes counted for a part in addition to its content."""
 
 
 class Unread:
-    """The parts of an answer that comes bit by bit until its client takes them: bytes that its request holds."""
+    """The parts of an answer that its client has not taken yet; their bytes count for its request."""
 
     def __init__(self, memory: Reservation, taken: Callable[[int], None]) -> None:
         """``taken``: called for each part that the client takes, with the bytes to report to the worker."""
@@ -29,18 +29,18 @@ class Unread:
         self._parts = asyncio.Queue[memoryview | GivenUp | None]()
 
     def put(self, part: memoryview) -> None:
-        """One more. Raises ``Refusal`` where there is no room for it."""
+        """Add a part. Raises ``Refusal`` where there is no room for it."""
         size = self._size + len(part) + _OF_ONE_PART
         self._memory.resize(size)
         self._size = size
         self._parts.put_nowait(part)
 
     def end(self, why: GivenUp | None = None) -> None:
-        """No part comes any more; ``why`` there are not all."""
+        """End the answer; ``why``: reason if it is incomplete."""
         self._parts.put_nowait(why)
 
     async def take(self) -> memoryview | GivenUp | None:
-        """The next part; ``None`` at the end, or why it is broken off."""
+        """The next part; ``None`` at the end. Raises the reason where the answer is incomplete."""
         part = await self._parts.get()
         if isinstance(part, memoryview):
             self._size -= len(part) + _OF_ONE_PART
@@ -54,28 +54,28 @@ class Unread:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the worker has said."""
+    """An answer of the worker."""
 
     header: dict[str, Any]
     data: memoryview
     unit: str
     queued: float
-    """Seconds before it began."""
+    """Seconds of waiting before it began."""
     parts: Unread | None = None
-    """What follows, where the answer comes bit by bit."""
+    """The parts that follow, where the answer comes in parts."""
 
 
 class Promise(Protocol):
-    """Who waits for the answer: a future, or who writes it to its connection at once."""
+    """The waiting client: a future, or the writer of its connection."""
 
     def done(self) -> bool:
-        """Nobody waits any more."""
+        """Whether the client no longer waits."""
 
     def set_result(self, result: Answer, /) -> object:
-        """Here it is."""
+        """Deliver the answer."""
 
     def set_exception(self, exception: GivenUp, /) -> object:
-        """There is none."""
+        """Deliver the reason why there is no answer."""
 
 
 @dataclass(slots=True)
@@ -86,23 +86,23 @@ class Exchange:
     model: int
     arrival: float
     header: dict[str, Any]
-    """What the worker is told."""
+    """The message to the worker."""
     content: Sequence[bytes | memoryview]
     answer: Promise
     memory: Reservation
-    """Holds its content, and then what is not read of its answer."""
+    """Holds the bytes of its content, and then of the unread answer."""
     number: int = -1
     began: float = 0.0
     unit: str = ""
     parts: Unread | None = None
 
     def reply(self, header: dict[str, Any], data: memoryview) -> None:
-        """All of the answer, or its beginning."""
+        """Deliver the answer, or its beginning."""
         if not self.answer.done():
             self.answer.set_result(Answer(header, data, self.unit, self.began - self.arrival, self.parts))
 
     def fail(self, refusal: GivenUp) -> None:
-        """There is no answer, or not the rest of it."""
+        """Fail: no answer, or not the rest of it."""
         if self.parts is not None:
             self.parts.end(refusal)
         elif not self.answer.done():

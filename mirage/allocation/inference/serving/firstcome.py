@@ -1,4 +1,4 @@
-"""What is done where a policy fails: the first that came begins on the first free unit that can."""
+"""Fallback policy: the first request begins on the first free unit that can run it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def first_come(view: SystemView) -> Dispatch:
-    """Short enough to be right, and nothing in it has to be compiled or loaded."""
+    """First come, first served. Kept short and without anything to compile or load, so that it cannot fail."""
     free = np.flatnonzero((view.running < 0) & np.isfinite(view.free_at)).tolist()
     able = ~np.isnan(view.costs.seconds[:, view.system.kind])
     rows, units = list[int](), list[int]()

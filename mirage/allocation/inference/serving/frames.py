@@ -1,4 +1,4 @@
-"""What gateway and workers say to each other: a JSON header and bytes behind it, each with its length.
+"""Messages between gateway and workers: a JSON header and bytes, each with its length.
 
 A frame is the header's length (4 bytes, little-endian), the length of the bytes (8 bytes), the header, the bytes.
 """
@@ -22,25 +22,25 @@ LONGEST_BYTES = 2 << 30
 
 
 class BadFrame(Exception):
-    """What came is no frame: whoever sent it does not speak this language."""
+    """The received bytes are no frame."""
 
 
 def frame(header: dict[str, Any], *parts: bytes | memoryview) -> list[bytes | memoryview]:
-    """Buffers to be sent one after the other; ``parts`` are not copied."""
+    """The buffers of a frame, to be sent in order; ``parts`` are not copied."""
     text = _TERSE.encode(header).encode()
     return [_LENGTHS.pack(len(text), sum(map(len, parts))) + text, *parts]
 
 
 class Assembler:
-    """Frames out of pieces of any size."""
+    """Parses frames from received data of any size."""
 
     def __init__(self, longest: int = LONGEST_BYTES) -> None:
-        """``longest``: most bytes that are waited for."""
+        """``longest``: largest frame, in bytes."""
         self.longest = longest
         self._held = bytearray()
 
     def feed(self, data: bytes) -> Iterator[tuple[dict[str, Any], memoryview]]:
-        """The frames that are complete now. Raises ``BadFrame``."""
+        """Add data and return the complete frames. Raises ``BadFrame``."""
         self._held += data
         while found := self._next():
             yield found
@@ -58,12 +58,12 @@ class Assembler:
 
 
 def too_large(size: int, largest: int) -> str:
-    """Why an answer is not sent."""
-    return f"the answer takes {size:,} bytes, at most {largest:,} (largest_answer_mb): ask for less at once"
+    """Why an answer is too large to be sent."""
+    return f"the answer has {size:,} bytes, at most {largest:,} (largest_answer_mb); request less at a time"
 
 
 def send(connection: socket.socket, header: dict[str, Any], *parts: bytes | memoryview) -> None:
-    """On a blocking socket."""
+    """Send a frame on a blocking socket."""
     buffers = frame(header, *parts)
     if sum(map(len, buffers)) < 1 << 16:
         connection.sendall(b"".join(buffers))
@@ -73,7 +73,7 @@ def send(connection: socket.socket, header: dict[str, Any], *parts: bytes | memo
 
 
 def receive(connection: socket.socket, longest: int = LONGEST_BYTES) -> tuple[dict[str, Any], memoryview]:
-    """The next frame of a blocking socket. Raises ``BadFrame``, and ``EOFError`` where the other end has gone."""
+    """Read a frame from a blocking socket. Raises ``BadFrame``, and ``EOFError`` where the peer has closed."""
     text, size = _checked(*_LENGTHS.unpack(_exactly(connection, _LENGTHS.size)), longest=longest)
     return _header(_exactly(connection, text)), _exactly(connection, size)
 
@@ -84,14 +84,14 @@ def _exactly(connection: socket.socket, size: int) -> memoryview:
     while got < size:
         count = connection.recv_into(whole[got:])
         if count == 0:
-            raise EOFError("the other end has closed the connection")
+            raise EOFError("the peer has closed the connection")
         got += count
     return whole
 
 
 def _checked(text: int, size: int, *, longest: int) -> tuple[int, int]:
     if text > _LONGEST_HEADER or size > longest:
-        raise BadFrame(f"a frame of {text} + {size} bytes is too long")
+        raise BadFrame(f"frame too long: {text} + {size} bytes")
     return text, size
 
 
@@ -99,7 +99,7 @@ def _header(text: memoryview) -> dict[str, Any]:
     try:
         header = parse_json(bytes(text))
     except ValueError as error:
-        raise BadFrame(f"a frame's header is no JSON: {error}") from None
+        raise BadFrame(f"the header of a frame is invalid JSON: {error}") from None
     if not isinstance(header, dict):
-        raise BadFrame("a frame's header is no JSON object")
+        raise BadFrame("the header of a frame is not a JSON object")
     return header

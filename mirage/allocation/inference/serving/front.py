@@ -1,8 +1,8 @@
-"""A stable address before the gateways of a chain's links: it asks whichever the state directory names now.
+"""Reverse proxy: a stable address that forwards to the gateway which the state directory names.
 
-A request that nobody has begun to answer is asked again, at whoever is named then: inference changes nothing, so
-it does not matter if the first has begun to work on it. An answer that has begun is passed through, and never
-repeated.
+A request without the beginning of an answer is sent again to the gateway named then. Inference changes no state,
+so it does not matter whether the first gateway has begun to work on it. An answer that has begun is passed through
+and never repeated.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _GONE = 499
 
 
 class Front:
-    """Finds the gateway, and asks it."""
+    """Finds the gateway and forwards requests to it."""
 
     def __init__(self, folder: StateFolder, patience: float, largest_body: int) -> None:
-        """``patience``: seconds for which a request waits for a gateway that can be reached."""
+        """``patience``: seconds for which a request waits for a reachable gateway."""
         self._folder, self._patience, self._largest_body = folder, patience, largest_body
         self._memory = MemoryBudget(all_bodies_of(largest_body))
         self._places = MemoryBudget(most_connections(), "too many of your requests wait here")
@@ -51,10 +51,10 @@ class Front:
         self._upstream: Upstream | None = None
         self._looked = -_LOOK
         self._refused = ""
-        """What was wrong with the state directory at the last look."""
+        """The last problem found with the state directory."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI: everything is passed on."""
+        """ASGI: forward everything."""
         request = Request(scope, receive)
         response = await self._pass_on(request)
         if pace := self._paces.of(request.method, response.status_code):
@@ -75,7 +75,7 @@ class Front:
             return Response(status_code=_GONE)
 
     async def _ask(self, inquiry: Inquiry) -> Reply:
-        end, why = monotonic() + self._patience, "no gateway has said yet where it is"
+        end, why = monotonic() + self._patience, "no gateway has recorded its address yet"
         while monotonic() < end:
             upstream = self._find()
             if upstream is not None:
@@ -87,12 +87,12 @@ class Front:
                     if not any(name == ELSEWHERE for name, _ in reply.headers):
                         return reply
                     reply.close()
-                    why = f"{upstream.url} is about to end"
+                    why = f"{upstream.url} is ending"
             await asyncio.sleep(_PAUSE)
-        raise Refusal(503, f"no gateway answers: {why}", 5)
+        raise Refusal(503, f"no gateway available: {why}", 5)
 
     def _find(self) -> Upstream | None:
-        """Who is named now."""
+        """The current gateway, from the state directory."""
         if monotonic() - self._looked < _LOOK:
             return self._upstream
         self._looked = monotonic()
@@ -108,7 +108,7 @@ class Front:
         return self._upstream
 
     def _refuse(self, why: str) -> None:
-        """Whoever is named there, or was, is asked nothing until the directory is its owner's alone again."""
+        """Stop forwarding until the directory belongs to its owner alone again: its content is not trusted."""
         if why != self._refused:
             _LOG.error("event=state_folder_refused why=%r", why)
         self._refused = why

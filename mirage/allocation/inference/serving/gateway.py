@@ -1,4 +1,4 @@
-"""The desk with its workers: requests come from HTTP, the policy is asked, units are told, answers go back."""
+"""The gateway: takes requests from HTTP, asks the policy, sends requests to units and returns answers."""
 
 from __future__ import annotations
 
@@ -31,34 +31,34 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _TICK = 0.1
 _LEAST, _GREATEST = 200, 599
-"""Statuses with which requests are answered."""
+"""HTTP statuses of answered requests."""
 
 
 class Gateway:
-    """Lives in one event loop. Implements ``posts.Crew``."""
+    """Runs in one event loop. Implements ``posts.Crew``."""
 
     def __init__(self, plan: ServingPlan, desk: Desk, policy: RequestPolicy, meters: ServingMeters) -> None:
         self._plan, self._desk, self._policy, self.meters = plan, desk, policy, meters
         self._watts = {unit.kind: unit.watts for unit in plan.units}
         self._exchanges = dict[int, Exchange]()
         self._links: dict[int, Link] = {}
-        """By unit."""
+        """Running exchanges by unit."""
         self._heard: dict[Link, float] = {}
-        """When a worker said anything last."""
+        """When a worker last sent anything."""
         self.signatures = dict[str, tuple[tuple[Signature, ...], tuple[Signature, ...]]]()
-        """Inputs and outputs of the models that some unit has loaded."""
+        """Inputs and outputs of the loaded models."""
         self._loop = asyncio.get_running_loop()
         self._decision: asyncio.Handle | None = None
         self._next: asyncio.TimerHandle | None = None
 
     @property
     def idle(self) -> bool:
-        """Nobody waits for anything."""
+        """Whether no request waits or runs."""
         return not self._exchanges
 
     @property
     def ready(self) -> bool:
-        """Every model has a unit that is up."""
+        """Whether every model has a unit that is up."""
         return all(self.serves(model) for model in range(len(self._plan.models)))
 
     def serves(self, model: int) -> bool:
@@ -74,12 +74,12 @@ class Gateway:
         answer: Promise,
         memory: Reservation,
     ) -> Exchange:
-        """Let a request in. Raises ``Refusal``."""
+        """Accept a request. Raises ``Refusal``."""
         now = monotonic()
         exchange = Exchange(wish.tenant, wish.model, now, header, content, answer, memory)
         displaced = self._desk.make_room(wish)
         if displaced is not None:
-            text = "too many requests wait, and most of them are yours: send it again later"
+            text = "too many requests wait, and most of them are yours; retry later"
             self._give_up(displaced, GivenUp(503, text, self._desk.backlog()))
         exchange.number = self._desk.admit(wish, now)
         self._exchanges[exchange.number] = exchange
@@ -87,12 +87,12 @@ class Gateway:
         return exchange
 
     def withdraw(self, exchange: Exchange) -> None:
-        """Who sent it has gone."""
+        """Withdraw a request whose client has disconnected."""
         if exchange.number in self._exchanges:
             self._drop(exchange, "gone")
 
     def _drop(self, exchange: Exchange, result: str) -> None:
-        """The worker need not continue with it."""
+        """Tell the worker to drop it."""
         del self._exchanges[exchange.number]
         unit = self._desk.withdraw(exchange.number, monotonic())
         if unit is not None and unit in self._links:
@@ -125,17 +125,17 @@ class Gateway:
                 self._heard.pop(link, None)
             request = self._desk.lower_unit(unit, monotonic(), coming=coming)
             if request is not None:
-                self._give_up(request, GivenUp(502, "the worker ended while it worked on this request"))
+                self._give_up(request, GivenUp(502, "the worker ended while it ran this request"))
         self._wake()
 
     async def watch(self, kill: Callable[[int], None]) -> None:
-        """Look after requests that wait, or run, for too long; until it is cancelled."""
+        """End requests that wait or run for too long, until this task is cancelled."""
         longest, within = self._plan.queue.longest_wait, self._plan.workers.answer_within
         while True:
             now = monotonic()
             for request in self._desk.overdue(now):
                 self._give_up(
-                    request, GivenUp(504, f"no unit was free within {longest:g} s", self._desk.backlog())
+                    request, GivenUp(504, f"no unit became free within {longest:g} s", self._desk.backlog())
                 )
             for unit in self._desk.hanging(now, within):
                 if not self._abandon(unit, now - within / 2):
@@ -145,20 +145,20 @@ class Gateway:
             await asyncio.sleep(_TICK)
 
     def _abandon(self, unit: int, since: float) -> bool:
-        """Give up a request of a worker that has answered others, or said that it lives, since then.
+        """Give up a request whose worker has answered others, or sent a sign of life, since then.
 
-        ``False``: the worker is silent, or continues with what it was told to drop.
+        ``False``: the worker is silent, or still runs a request that it was told to drop.
         """
         exchange = self._exchanges.get(self._desk.request_on(unit))
         if exchange is None or self._heard[self._links[unit]] <= since:
             return False
         self._drop(exchange, "failed")
         within = self._plan.workers.answer_within
-        exchange.fail(GivenUp(504, f"the model said nothing about this request within {within:g} s"))
+        exchange.fail(GivenUp(504, f"the model sent nothing about this request within {within:g} s"))
         return True
 
     def _wake(self) -> None:
-        """Decide once all that has happened at this time is known."""
+        """Decide once, after all events of this pass of the event loop."""
         if self._decision is None and self._desk.waiting:
             self._decision = self._loop.call_soon(self._decide)
 
@@ -175,7 +175,7 @@ class Gateway:
             self._next = self._loop.call_later(self._policy.period, self._wake)
 
     def _starts(self) -> list[Start]:
-        """By the policy; where it fails, first come, first served."""
+        """Ask the policy; if it fails, use first come, first served."""
         now = monotonic()
         view = self._desk.view(now)
         try:
@@ -197,7 +197,7 @@ class Gateway:
         link.send({**exchange.header, "number": start.request}, *exchange.content)
 
     def _hear(self, seat: Seat, link: Link, header: dict[str, Any], data: memoryview) -> None:
-        """A worker speaks, mostly about one of its requests. Raises ``BadFrame``, before anything has changed."""
+        """Handle a worker's message, mostly about one of its requests. Raises ``BadFrame`` before any change."""
         if header.get("say") == "alive":
             self._heard[link] = monotonic()
             return
@@ -223,10 +223,12 @@ class Gateway:
             exchange.parts.put(data)
         except Refusal:
             self._drop(exchange, "unread")
-            exchange.fail(GivenUp(503, "its parts were not read, and those that wait hold too many bytes"))
+            exchange.fail(
+                GivenUp(503, "the client did not read the answer, and unread answers use too much memory")
+            )
 
     def _taken(self, exchange: Exchange, size: int) -> None:
-        """A slow client's worker waits for it, and does not hang."""
+        """The worker of a slow client waits for the client, and does not hang."""
         if exchange.number not in self._exchanges:
             return
         self._desk.begun(exchange.number, monotonic())
@@ -235,7 +237,7 @@ class Gateway:
             self._links[unit].send({"read": exchange.number, "bytes": size})
 
     def _end(self, unit: int, exchange: Exchange | None, header: dict[str, Any], data: memoryview) -> None:
-        """First the answer, then the books."""
+        """Deliver the answer first, then update estimates and metrics."""
         now, faulty = monotonic(), "status" in header
         if exchange is not None:
             del self._exchanges[exchange.number]
@@ -274,7 +276,7 @@ def _answer(exchange: Exchange, header: dict[str, Any], data: memoryview) -> Non
         try:
             exchange.memory.resize(len(data))
         except Refusal as refusal:
-            exchange.fail(GivenUp(refusal.status, f"there is no room for the answer: {refusal}", 1))
+            exchange.fail(GivenUp(refusal.status, f"no room for the answer: {refusal}", 1))
         else:
             exchange.reply(header, data)
 
@@ -287,20 +289,20 @@ class _Loaded:
     inputs: tuple[Signature, ...]
     outputs: tuple[Signature, ...]
     seconds: float | None
-    """Of one request; ``None``: not measured."""
+    """Seconds of one request; ``None``: not measured."""
 
 
 def _read(models: Any, names: Sequence[str]) -> list[_Loaded]:
-    """What a worker says that it has loaded, of the models ``names``. Raises ``BadFrame``."""
+    """The models that a worker has loaded, of the models ``names``. Raises ``BadFrame``."""
     try:
         loaded = [
             _Loaded(name, _signatures(of["inputs"]), _signatures(of["outputs"]), _seconds(of))
             for name, of in models.items()
         ]
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise BadFrame(f"what it says of its models cannot be read: {error!r}") from None
+        raise BadFrame(f"the worker's list of models cannot be parsed: {error!r}") from None
     if strange := next((each.name for each in loaded if each.name not in names), None):
-        raise BadFrame(f"it has loaded {strange!r}, which is no model here")
+        raise BadFrame(f"the worker has loaded {strange!r}, which is not configured")
     return loaded
 
 
@@ -309,7 +311,7 @@ def _signatures(documents: list[dict[str, Any]]) -> tuple[Signature, ...]:
 
 
 def _check(header: dict[str, Any]) -> None:
-    """Raises ``BadFrame`` for what is no word about a request."""
+    """Raises ``BadFrame`` where a message is not about a request."""
     statuses = [header[name] for name in ("status", "http") if name in header]
     times = [header.get(name, 0.0) for name in ("seconds", "waited")]
     if (
@@ -317,7 +319,7 @@ def _check(header: dict[str, Any]) -> None:
         or not all(type(status) is int and _LEAST <= status <= _GREATEST for status in statuses)
         or not all(type(time) in (int, float) and 0 <= time < math.inf for time in times)
     ):
-        raise BadFrame("it is no word about a request")
+        raise BadFrame("the message is not about a request")
 
 
 def _seconds(loaded: dict[str, Any]) -> float | None:

@@ -1,4 +1,4 @@
-"""HTTP servers of gateways and fronts: where they listen, and uvicorn as both want it."""
+"""HTTP servers of gateways and reverse proxies: listen addresses and uvicorn settings."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _GRACE = 5
 _KEEP_ALIVE = 75
 _HEAD_WITHIN = 20.0
 _MOST_CONNECTIONS = 8_192
-"""Of all clients, or half as many as the process may have open files; beyond, each new one ends the oldest that
-asks for nothing, of the client that has most of these."""
+"""Limit for all clients, or half of the process's open files if lower. Beyond it, each new connection closes the
+oldest idle one of the client with most idle connections."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """An address, with TLS where it has a certificate."""
+    """A listen address, with TLS if a certificate is set."""
 
     host: str
     port: int
@@ -48,11 +48,11 @@ class Listening:
             listening.listen(_WAITING)
         except OSError as error:
             listening.close()
-            raise ConfigError("listen", f"{self.host}:{self.port} is not available: {error.strerror}") from error
+            raise ConfigError("listen", f"cannot listen on {self.host}:{self.port}: {error.strerror}") from error
         return listening
 
     def url(self, listening: socket.socket) -> str:
-        """Where others find it."""
+        """The URL under which other machines reach it."""
         anywhere = self.host in ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
         host = socket.gethostname() if anywhere else self.host
         host = host_in_url(host)
@@ -60,24 +60,24 @@ class Listening:
 
 
 class GuardedProtocol(BoundedProtocol):
-    """A client's connection: the head of a request is to come before long, and is not to be of any length."""
+    """A client's connection, with a limit on the time and the length of a request's head."""
 
     longest_headers = 64 << 10
     _patience: TimerHandle | None = None
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
-        """Who says nothing at all waits for nothing."""
+        """Start the timer: a client that sends nothing is disconnected."""
         super().connection_made(transport)
         self.make_room(most_connections())
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is over."""
+        """Forget the connection."""
         self.rest()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """More of a request, or several."""
+        """Data of one request, or of several."""
         super().data_received(data)
         if self.transport.is_closing():
             return
@@ -87,7 +87,7 @@ class GuardedProtocol(BoundedProtocol):
             self.rest()
 
     def _unattended(self) -> bool:
-        """Neither is a request being answered nor the next one waited for."""
+        """Whether no request is being answered or received."""
         idle = self.cycle is None or self.cycle.response_complete
         return idle and self.timeout_keep_alive_task is None
 
@@ -96,33 +96,33 @@ class GuardedProtocol(BoundedProtocol):
             self._patience = self.loop.call_later(_HEAD_WITHIN / 2, self._watch_on)
 
     def _watch_on(self) -> None:
-        """In two halves: after a pause of this process what has come meanwhile is read in between."""
+        """Check in two steps: after a pause of this process, data that arrived meanwhile is read in between."""
         self._patience = self.loop.call_later(_HEAD_WITHIN / 2, self.transport.close)
 
     def rest(self) -> None:
-        """Another user waits for what is to come."""
+        """Wait for another request on this connection."""
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None
 
 
 class HttpServer(uvicorn.Server):
-    """Signals are for whoever has started it."""
+    """A server that leaves signals to the process that started it."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """None."""
+        """Install no signal handlers."""
         yield
 
 
 def most_connections() -> int:
-    """Of all clients."""
+    """The connections of all clients."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return min(_MOST_CONNECTIONS, soft // 2)
 
 
 def allow_connections() -> None:
-    """As many files as this process may have open at most: each client is one."""
+    """Half of the files that this process may have open, or fewer: each client needs one."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
@@ -130,7 +130,7 @@ def allow_connections() -> None:
 def make_server(
     app: ASGIApp, listening: Listening, connections: type[GuardedProtocol] = GuardedProtocol
 ) -> HttpServer:
-    """To be served on a socket of ``listening``. Raises ``ConfigError``."""
+    """A server for a socket of ``listening``. Raises ``ConfigError``."""
     tls: dict[str, Any] = {}
     if listening.certificate:
         tls = {"ssl_certfile": listening.certificate, "ssl_keyfile": listening.key or None}
@@ -151,5 +151,5 @@ def make_server(
     try:
         config.load()
     except (OSError, ssl.SSLError) as error:
-        raise ConfigError("certificate", f"it cannot be used with its key: {error}") from error
+        raise ConfigError("certificate", f"does not fit its key: {error}") from error
     return HttpServer(config)

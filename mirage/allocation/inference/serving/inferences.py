@@ -1,4 +1,4 @@
-"""One inference request by the Open Inference Protocol, as it is asked of a unit and answered."""
+"""One inference request of the Open Inference Protocol, towards a unit and back."""
 
 from __future__ import annotations
 
@@ -28,47 +28,47 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Inference:
-    """It is what its model takes."""
+    """Raise ``Refusal`` unless the inputs are those of the model."""
 
     model: str
     asked: Asked
     wish: Wish
     kept_json: int
-    """Bytes of JSON that are kept because they are of one piece with those behind them."""
+    """Bytes of JSON that are kept, because they share one buffer with the data behind them."""
 
     @property
     def header(self) -> dict[str, Any]:
-        """What the worker is told."""
+        """The message to the worker."""
         inputs = [each.document() for each in self.asked.tensors]
         return {"model": self.model, "inputs": inputs, "outputs": self.asked.outputs}
 
     @property
     def content(self) -> Sequence[memoryview]:
-        """The bytes behind it."""
+        """The bytes that follow the message."""
         return [each.data for each in self.asked.tensors]
 
     @property
     def held(self) -> int:
-        """Bytes of it while it waits."""
+        """Bytes that it holds while it waits."""
         return self.kept_json + sum(map(len, self.content))
 
     def json_size(self, answer: Answer, memory: Reservation) -> int:
-        """Most bytes of JSON in the reply, held in addition to the answer. Raises ``Refusal``."""
+        """Largest JSON reply in bytes, which is held in addition to the answer. Raises ``Refusal``."""
         size = self.asked.json_size(cut(answer.header["outputs"], answer.data))
         memory.resize(len(answer.data) + size)
         return size
 
     def reply(self, answer: Answer) -> tuple[bytes, dict[str, str]]:
-        """A body and its headers. Raises ``Refusal``. Any thread."""
+        """Body and headers of the reply. Raises ``Refusal``. Any thread."""
         content, headers = write_answer(self.model, self.asked, cut(answer.header["outputs"], answer.data))
         return content, headers | trace_of(answer)
 
 
 def read_inference(service: Service, tenant: int, name: str, headers: Mapping[str, str], body: bytes) -> Inference:
-    """Raises ``Refusal``. Any thread."""
+    """Parse a request. Raises ``Refusal``. Any thread."""
     model = service.model(tenant, name)
     if service.plan.models[model].onnx is None:
-        raise Refusal(400, f"model {name!r} answers texts: POST /v1/chat/completions or /v1/completions")
+        raise Refusal(400, f"model {name!r} takes text; use POST /v1/chat/completions or /v1/completions")
     signatures = service.gateway.signatures.get(name)
     if signatures is None:
         raise Refusal(503, f"no unit has loaded model {name!r} yet", 1)
@@ -86,4 +86,4 @@ def _check(
     check_signature(inputs, signatures[0])
     if unknown := set(outputs) - {each.name for each in signatures[1]}:
         there = ", ".join(each.name for each in signatures[1])
-        raise Refusal(400, f"outputs: there is no {shown(min(unknown))}; there are: {there}")
+        raise Refusal(400, f"outputs: unknown output {shown(min(unknown))} (available: {there})")

@@ -1,4 +1,4 @@
-"""Large JSON is read and written in one thread next to the event loop, tenant by tenant."""
+"""Read and write large JSON documents in one thread outside the event loop, tenant by tenant."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ T = TypeVar("T")
 
 
 class JsonThread:
-    """One piece of work at a time, so that only one document is held as objects; owners take turns."""
+    """One document at a time, so that only one is held as objects; owners take turns."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, "json")
         self._lines: dict[Hashable, deque[asyncio.Future[None]]] = {}
-        """Those that wait, by owner; who had a turn goes behind the others."""
+        """Waiting work by owner; an owner that had a turn goes to the end."""
         self._busy = False
 
     async def run(self, owner: Hashable, work: Callable[[], T]) -> T:
-        """What ``work`` returns or raises."""
+        """Run ``work`` and return its result or raise its exception."""
         await self._turn(owner)
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, work)
@@ -31,7 +31,7 @@ class JsonThread:
             self._pass_on()
 
     def close(self) -> None:
-        """Nothing new is begun."""
+        """Start no more work."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def _turn(self, owner: Hashable) -> None:
@@ -51,7 +51,7 @@ class JsonThread:
         while self._lines:
             owner = next(iter(self._lines))
             line = self._lines.pop(owner)
-            while line and line[0].done():  # nobody waits for it any more
+            while line and line[0].done():  # its client has disconnected
                 line.popleft()
             if line:
                 line.popleft().set_result(None)

@@ -1,4 +1,4 @@
-"""Where workers connect, and what is said to each of them."""
+"""Worker connections: the listening socket, authentication and messages."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _GREETING = 1 << 16
-"""Bytes that are taken from who has not proved anything yet."""
+"""Bytes accepted from a connection before it has authenticated."""
 _GREETED_WITHIN = 10.0
 _MOST_UNPROVEN = 256
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 5), (socket.TCP_KEEPINTVL, 2), (socket.TCP_KEEPCNT, 3))
-"""A node that is gone without a word is noticed after some ten seconds."""
+"""Keep-alive: a node that disappears is noticed after about 10 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +28,14 @@ class Expected:
     secret: str
     setup: dict[str, Any]
     ready: asyncio.Future[tuple[Link, dict[str, Any]]]
-    """The link, and what the worker says of each model."""
+    """The connection, and what the worker reports about each model."""
 
 
 class Gate:
-    """Listens for workers, and lets in those that are expected.
+    """Listens for workers and admits expected ones.
 
-    Anybody on the network may connect: of the connections that have proved nothing yet the oldest makes room. A
-    worker proves itself with its first words, within milliseconds.
+    Any process on the network may connect. When too many connections have not authenticated, the oldest of them is
+    closed; a worker authenticates with its first message, within milliseconds.
     """
 
     def __init__(self) -> None:
@@ -45,28 +45,28 @@ class Gate:
         self.address = ""
 
     async def open(self, host: str, named: str) -> None:
-        """Listen at ``host``, on any free port; workers find it as ``named``."""
+        """Listen at ``host`` on a free port; workers connect to ``named``."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(lambda: Link(self._expected.get, self._unproven), host, 0)
         self.address = f"{named}:{self._server.sockets[0].getsockname()[1]}"
 
     def close(self) -> None:
-        """Nobody else is let in; links that are there stay."""
+        """Admit no more workers; existing connections stay."""
         if self._server is not None:
             self._server.close()
 
     def expect(self, unit: str, secret: str, setup: dict[str, Any]) -> Expected:
-        """From now on, and nobody with an older secret."""
+        """Expect a worker with this secret; older secrets of the name become invalid."""
         expected = Expected(secret, setup, asyncio.get_running_loop().create_future())
         self._expected[unit] = expected
         return expected
 
 
 class Link(asyncio.Protocol):
-    """One worker's connection: first who it is, then what it has loaded, then answers."""
+    """One worker's connection: authentication, list of loaded models, then answers."""
 
     def __init__(self, find: Callable[[str], Expected | None], unproven: dict[Link, None]) -> None:
-        """``unproven``: all connections of the same gate that have proved nothing yet, the oldest first."""
+        """``unproven``: all connections of the same gate that have not authenticated, the oldest first."""
         self._find, self._unproven = find, unproven
         self._frames = Assembler(_GREETING)
         self._challenge = proof.fresh()
@@ -78,7 +78,7 @@ class Link(asyncio.Protocol):
         """Called with each frame, once the worker is ready."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Challenge it."""
+        """Send the challenge."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
         self._unproven[self] = None
         if len(self._unproven) > _MOST_UNPROVEN:
@@ -91,7 +91,7 @@ class Link(asyncio.Protocol):
         self.send({"challenge": self._challenge})
 
     def data_received(self, data: bytes) -> None:
-        """Take what comes; who does not speak the language is cut off."""
+        """Parse received data; invalid data closes the connection."""
         try:
             for header, content in self._frames.feed(data):
                 self._take(header, content)
@@ -99,7 +99,7 @@ class Link(asyncio.Protocol):
             self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The worker has gone."""
+        """The worker has disconnected."""
         del exc
         self._unproven.pop(self, None)
         if self._patience is not None:
@@ -108,13 +108,13 @@ class Link(asyncio.Protocol):
             self.closed.set_result(None)
 
     def send(self, header: dict[str, Any], *parts: bytes | memoryview) -> None:
-        """What a link that has gone is told gets lost: ``closed`` says that it has."""
+        """Send a frame. It is lost if the connection has ended; ``closed`` reports that."""
         assert self._transport is not None
         if not self._transport.is_closing():
             self._transport.writelines(frame(header, *parts))
 
     def abort(self) -> None:
-        """End it now."""
+        """Close the connection."""
         assert self._transport is not None
         self._unproven.pop(self, None)
         self._transport.abort()

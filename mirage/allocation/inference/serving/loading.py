@@ -1,7 +1,7 @@
-"""Requests at random times (Poisson), sent when they are due, whether or not answers come.
+"""Send requests at random times (Poisson), each when it is due, whether or not earlier ones are answered.
 
-A latency counts from when its request was due: one that could not be sent in time because the sender was held up
-has waited all the same (no coordinated omission).
+A latency counts from the time at which the request was due. A delay of the client itself therefore counts as
+waiting (no coordinated omission).
 """
 
 from __future__ import annotations
@@ -31,32 +31,32 @@ if TYPE_CHECKING:
 
 _WARM = 8
 _LARGEST = 1 << 28
-"""Bytes of one request."""
+"""Largest request, in bytes."""
 _QUANTILES = (0.5, 0.9, 0.99, 1.0)
 
 
 class NoTarget(MirageError):
-    """What shall be asked is not there; the text says what the server said."""
+    """The target cannot be requested; the text quotes the server."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadPlan:
-    """Whom to ask what, and how often."""
+    """Target, request and rate."""
 
     url: str
     key: str
     model: str
     rate: float
-    """Requests a second."""
+    """Requests per second."""
     seconds: float
     deadline_ms: float | None
     seed: int
 
 
 async def drive(plan: LoadPlan, over: asyncio.Event | None = None) -> list[Told]:
-    """Send all, or until it is ``over``; wait for all. Raises ``NoTarget`` and ``ValueError`` (no address).
+    """Send all requests, or until ``over``, and wait for all answers. Raises ``NoTarget`` and ``ValueError``.
 
-    To be run in a ``fine_loop``.
+    Run it in a ``fine_loop``.
     """
     upstream = Upstream(plan.url, within=PATIENCE)
     try:
@@ -72,7 +72,7 @@ async def drive(plan: LoadPlan, over: asyncio.Event | None = None) -> list[Told]
         return told
     finally:
         upstream.close()
-        await asyncio.sleep(0)  # closed connections are gone one turn of the loop later
+        await asyncio.sleep(0)  # closed connections disappear one pass of the event loop later
 
 
 async def _send(plan: LoadPlan, askers: Askers, over: asyncio.Event) -> None:
@@ -86,7 +86,7 @@ async def _send(plan: LoadPlan, askers: Askers, over: asyncio.Event) -> None:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """A search for garbage takes as long as several requests."""
+    """Pause garbage collection: one collection takes as long as several requests."""
     gc.collect()
     gc.disable()
     try:
@@ -96,8 +96,8 @@ def _undisturbed() -> Iterator[None]:
 
 
 def summarize(plan: LoadPlan, told: list[Told]) -> dict[str, Any]:
-    """Figures, times in milliseconds. ``added``: the latency less what the worker took; ``lag``, that by
-    which requests were sent too late, is in it."""
+    """Figures, times in milliseconds. ``added``: the latency less the worker's time. It contains ``lag``, the
+    delay with which requests were sent."""
     good = [each for each in told if each.status == 200]
     limit = math.inf if plan.deadline_ms is None else plan.deadline_ms / 1000
     return {
@@ -127,7 +127,7 @@ def _quantiles(seconds: list[float]) -> dict[str, float]:
 
 
 async def _inquiry(upstream: Upstream, plan: LoadPlan) -> Inquiry:
-    """Ones in every input, of length 1 where it is open; as bytes."""
+    """A request with ones in every input as bytes; open dimensions have length 1."""
     own = [(b"Authorization", f"Bearer {plan.key}".encode())]
     inputs = await _inputs(upstream, Inquiry("GET", f"/v2/models/{plan.model}", own, b""))
     tensors = [_ones(each) for each in inputs]
@@ -166,9 +166,9 @@ def _signatures(body: bytes, where: str) -> list[Signature]:
         found = [Signature.of(each) for each in parse_json(body)["inputs"]]
         sizes = [DATATYPES[each.datatype].itemsize * math.prod(_shape(each)) for each in found]
     except (ValueError, KeyError, TypeError, OverflowError) as error:
-        raise NoTarget(f"{where}: what answers there is no gateway: {error!r}") from error
+        raise NoTarget(f"{where}: the server is not a gateway: {error!r}") from error
     if sum(sizes) > _LARGEST:
-        raise NoTarget(f"{where}: a request would have {sum(sizes)} bytes; a load has at most {_LARGEST} in each")
+        raise NoTarget(f"{where}: a request would have {sum(sizes)} bytes, at most {_LARGEST} are allowed")
     return found
 
 

@@ -1,4 +1,4 @@
-"""What a gateway counts, for Prometheus: by tenant, model and unit, which its configuration names."""
+"""Prometheus metrics of a gateway, by tenant, model and unit of its configuration."""
 
 from __future__ import annotations
 
@@ -35,24 +35,28 @@ class ServingMeters:
 
         self._requests = counter(
             "requests",
-            "Requests that were answered before their deadline (kept) or after it (late), given up by the gateway"
-            " (failed), faulty (faulty), or left by their sender (gone).",
+            "Requests answered before their deadline (kept) or after it (late), given up by the gateway"
+            " (failed), rejected by the network (faulty), or left by their client (gone).",
             "tenant", "model", "result",
         )  # fmt: skip
-        self._refused = counter("refused", "Requests that were not let in, by HTTP status.", "tenant", "status")
+        self._refused = counter("refused", "Rejected requests, by HTTP status.", "tenant", "status")
         self._latency = histogram(
-            "latency_seconds", "From the request to its answer.", _LATENCIES, "tenant", "model"
+            "latency_seconds", "Time from the request to its answer.", _LATENCIES, "tenant", "model"
         )
-        self._queued = histogram("queue_seconds", "From the request to its beginning.", _LATENCIES, "tenant")
-        self._joules = counter("energy_joules", "Estimate: watts of the kind of unit by time.", "tenant", "model")
-        self._busy = counter("unit_busy_seconds", "How long units worked on requests.", "unit")
+        self._queued = histogram("queue_seconds", "Time from the request to its start.", _LATENCIES, "tenant")
+        self._joules = counter(
+            "energy_joules", "Estimated energy: watts of the unit's kind by time.", "tenant", "model"
+        )
+        self._busy = counter("unit_busy_seconds", "Time that units worked on requests.", "unit")
         self.up = gauge("unit_up", "Whether a unit is up.", "unit")
-        self.restarts = counter("worker_failures", "Times that workers ended on their own.", "unit")
-        self.waiting = gauge("waiting", "Requests that wait for a unit.")
-        self.running = gauge("running", "Requests on units.")
-        self._decision = histogram("decision_seconds", "How long the policy took to decide.", _DECISIONS)
-        self._decision_joules = counter("decision_joules", "Estimate: a core's watts by the time of decisions.")
-        self.policy_faults = counter("policy_faults", "Decisions that the policy failed at.")
+        self.restarts = counter("worker_failures", "Workers that ended unexpectedly.", "unit")
+        self.waiting = gauge("waiting", "Requests waiting for a unit.")
+        self.running = gauge("running", "Requests running on units.")
+        self._decision = histogram("decision_seconds", "Time that the policy took to decide.", _DECISIONS)
+        self._decision_joules = counter(
+            "decision_joules", "Estimated energy: watts of a core by time of decisions."
+        )
+        self.policy_faults = counter("policy_faults", "Decisions in which the policy failed.")
         self._result = cache(self._requests.labels)
         self._latency_of, self._queued_of = cache(self._latency.labels), cache(self._queued.labels)
         self._joules_of, self._busy_of = cache(self._joules.labels), cache(self._busy.labels)
@@ -62,30 +66,30 @@ class ServingMeters:
                     self._result(tenant, model, result)
 
     def ended(self, tenant: str, model: str, result: str, seconds: float) -> None:
-        """A request is through."""
+        """Count a completed request."""
         self._result(tenant, model, result).inc()
         if result in ("kept", "late"):
             self._latency_of(tenant, model).observe(seconds)
 
     def refused(self, tenant: str, status: int) -> None:
-        """A request was not let in."""
+        """Count a rejected request."""
         self._refused.labels(tenant, str(status)).inc()
 
     def began(self, tenant: str, seconds: float) -> None:
-        """A request has waited so long."""
+        """Record the waiting time of a request."""
         self._queued_of(tenant).observe(seconds)
 
     def worked(self, tenant: str, model: str, unit: str, seconds: float, watts: float) -> None:
-        """A unit has worked on a request."""
+        """Record the time that a unit worked on a request."""
         self._busy_of(unit).inc(seconds)
         self._joules_of(tenant, model).inc(seconds * watts)
 
     def decided(self, seconds: float) -> None:
-        """The policy has taken so long."""
+        """Record the time that the policy took."""
         self._decision.observe(seconds)
         self._decision_joules.inc(seconds * CORE_WATTS)
 
     def expose(self, accept: str) -> tuple[bytes, str]:
-        """The metrics, and how to call their format."""
+        """The metrics and their content type."""
         encode, content_type = choose_encoder(accept)
         return encode(self.registry), content_type

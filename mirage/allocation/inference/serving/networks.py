@@ -1,4 +1,4 @@
-"""ONNX networks as a worker runs them, one request after the other."""
+"""ONNX networks of a worker, which run one request at a time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Network:
     """One loaded network."""
 
     def __init__(self, path: str, threads: int, provider: str, warm: Mapping[str, Sequence[int]]) -> None:
-        """Load it and warm it up. Raises whatever the runtime raises: the worker cannot do its work then."""
+        """Load it and warm it up. Raises any exception of the runtime: the worker cannot work then."""
         runtime = _runtime()
         options = runtime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
@@ -40,13 +40,13 @@ class Network:
         self.seconds = self._warm_up(warm)
 
     def run(self, tensors: Sequence[Tensor], outputs: Sequence[str]) -> list[Tensor]:
-        """The outputs of these names, or all."""
+        """Run it and return the outputs of these names, or all."""
         names = list(outputs) or [each.name for each in self.outputs]
         found = self._session.run(names, {tensor.name: tensor.array() for tensor in tensors})
         return [Tensor.of(name, array) for name, array in zip(names, found, strict=True)]
 
     def _warm_up(self, warm: Mapping[str, Sequence[int]]) -> float:
-        """The median of a few runs on zeros, in seconds."""
+        """Median seconds of a few runs on zeros."""
         shapes = {
             each.name: tuple(warm.get(each.name, [max(1, size) for size in each.shape])) for each in self.inputs
         }
@@ -62,7 +62,7 @@ class Network:
 
 
 class Networks:
-    """All that a worker serves."""
+    """All networks of a worker."""
 
     def __init__(self, setup: Mapping[str, Any]) -> None:
         """``setup``: ``models`` (name, onnx, warm), ``threads``, ``provider``, ``largest_answer`` (bytes)."""
@@ -73,7 +73,7 @@ class Networks:
         }
 
     def signatures(self) -> dict[str, Any]:
-        """What the gateway is told of each model."""
+        """The worker's report about each model."""
         return {
             name: {
                 "seconds": network.seconds,
@@ -84,13 +84,13 @@ class Networks:
         }
 
     def run(self, header: Mapping[str, Any], data: memoryview) -> tuple[dict[str, Any], list[memoryview]]:
-        """The answer to one request, and the bytes that go with it. A network's own words on a fault go back."""
+        """The answer to one request and its bytes. An error of the network is returned in its own words."""
         end, began = {"say": "end", "number": header["number"]}, time.perf_counter()
         try:
             tensors = self._networks[header["model"]].run(cut(header["inputs"], data), header["outputs"])
         except (Refusal, KeyError) as error:
             return end | {"status": 400, "why": str(error)}, []
-        except Exception as error:  # onnxruntime raises classes of its own, and the worker continues
+        except Exception as error:  # onnxruntime raises various classes, and the worker continues
             return end | {"status": 500, "why": _first_line(error)}, []
         if (size := sum(len(tensor.data) for tensor in tensors)) > self._largest:
             return end | {"status": 413, "why": too_large(size, self._largest)}, []
@@ -100,10 +100,10 @@ class Networks:
 
 
 def _signature(found: Any) -> Signature:
-    """Dimensions that are open are named or ``None`` in the file."""
+    """Shape with -1 for open dimensions, which are named or ``None`` in the file."""
     inner = found.type.removeprefix("tensor(").removesuffix(")")
     if inner not in _ONNX_TYPES:
-        raise TypeError(f"{found.name!r} is a {found.type}; tensors of numbers alone are served")
+        raise TypeError(f"{found.name!r} is a {found.type}; only tensors of numbers are supported")
     assert _ONNX_TYPES[inner] in NAMES.values()
     return Signature(
         found.name, _ONNX_TYPES[inner], tuple(size if isinstance(size, int) else -1 for size in found.shape)

@@ -1,4 +1,4 @@
-"""OpenAI's interface: passed on to the server of the model, on the unit that the policy chooses."""
+"""OpenAI's API: forwarded to the model's server, on the unit that the policy chooses."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def complete(request: Request) -> Response:
 
 @dataclass(frozen=True, slots=True)
 class _Completion:
-    """A request for text, as the model's server is sent it."""
+    """A text request, as sent to the model's server."""
 
     model: str
     stream: bool
@@ -69,7 +69,7 @@ async def _read(request: Request, admission: Admission) -> _Completion:
 
 
 def _convert(service: Service, tenant: int, deadline: str | None, body: bytes) -> _Completion:
-    """Any thread."""
+    """Parse a request. Any thread."""
     document = read_object(body)
     row = _model(service, tenant, document.get("model"))
     model = service.plan.models[row]
@@ -83,15 +83,15 @@ def _convert(service: Service, tenant: int, deadline: str | None, body: bytes) -
 
 def _model(service: Service, tenant: int, name: object) -> int:
     if not isinstance(name, str):
-        raise Refusal(400, "model: say which one")
+        raise Refusal(400, "model: missing; name a model")
     row = service.model(tenant, name)
     if service.plan.models[row].onnx is not None:
-        raise Refusal(400, f"model {name!r} answers tensors: POST /v2/models/{name}/infer")
+        raise Refusal(400, f"model {name!r} takes tensors; use POST /v2/models/{name}/infer")
     return row
 
 
 async def _parts(parts: Unread) -> AsyncIterator[bytes]:
-    """What has begun can only be broken off: in the words of the protocol, and then for good."""
+    """Report an error within an answer that has begun, as OpenAI's protocol does, and end it."""
     while (part := await parts.take()) is not None:
         if not isinstance(part, memoryview):
             error = {"error": {"message": str(part), "type": "server_error"}}

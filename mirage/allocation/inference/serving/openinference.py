@@ -1,4 +1,4 @@
-"""Requests and answers of the Open Inference Protocol (KServe v2) as bodies of HTTP."""
+"""Requests and answers of the Open Inference Protocol (KServe v2) as HTTP bodies."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ HEADER_LENGTH = "inference-header-content-length"
 LARGEST_INLINE = 32 << 10
 """Bytes of JSON that are read or written within the event loop: a few milliseconds."""
 _MOST_NUMBERS = 200_000
-"""Of an answer in JSON; as many values as a request may have."""
+"""Most numbers in a JSON answer; the same as in a request."""
 _LONGEST_NUMBER = 25
-"""Characters that a number takes in JSON."""
+"""Characters of a number in JSON."""
 _NUMBERS_AT_ONCE = 4096
 _MOST_TENSORS = 1024
 _LONGEST_ID = 1024
@@ -28,51 +28,51 @@ _LONGEST_ID = 1024
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """An inference request. Nothing of its JSON is kept but this."""
+    """An inference request; nothing else of its JSON is kept."""
 
     id: str
     deadline: object
-    """Milliseconds, where it says so."""
+    """Milliseconds from the request parameters, if given."""
     tensors: list[Tensor]
     outputs: tuple[str, ...]
-    """Those that are wanted; empty: all."""
+    """Requested outputs; empty: all."""
     binary: dict[str, bool]
-    """Whether an output is wanted as bytes, where the request says so of this one."""
+    """Whether an output is requested as bytes, where the request states it for this output."""
     all_binary: bool
-    """Whether the others are."""
+    """Whether the other outputs are requested as bytes."""
 
     def as_bytes(self, output: str) -> bool:
-        """Whether this output is wanted as bytes."""
+        """Whether this output is requested as bytes."""
         return self.binary.get(output, self.all_binary)
 
     def json_size(self, tensors: Sequence[Tensor]) -> int:
-        """Most bytes that the numbers of an answer take in JSON. Raises ``Refusal`` for too many."""
+        """Most bytes of the answer's numbers in JSON. Raises ``Refusal`` for too many."""
         numbers = sum(_count(tensor) for tensor in tensors if not self.as_bytes(tensor.name))
         if numbers > _MOST_NUMBERS:
-            raise Refusal(400, f"the outputs are more than {_MOST_NUMBERS} numbers: ask for binary_data")
+            raise Refusal(400, f"the outputs have more than {_MOST_NUMBERS} numbers; request binary_data")
         return _LONGEST_NUMBER * numbers
 
 
 def json_length(text: str | None, body: int) -> int:
-    """Bytes of JSON at the beginning of a body, whose ``HEADER_LENGTH`` is ``text``. Raises ``Refusal``."""
+    """Length of the JSON part of a body, from its ``HEADER_LENGTH`` (``text``). Raises ``Refusal``."""
     if text is None:
         return body
     if not (text.isascii() and text.isdigit() and len(text) < 12 and int(text) <= body):
-        raise Refusal(400, f"{HEADER_LENGTH}: {text[:20]!r} is no number of bytes up to the body's {body}")
+        raise Refusal(400, f"{HEADER_LENGTH}: expected bytes up to the body's {body}, not {text[:20]!r}")
     return int(text)
 
 
 def has_small_json(text: str | None, body: int) -> bool:
-    """Whether that part of a body, whose ``HEADER_LENGTH`` is ``text``, is read within the event loop."""
+    """Whether the JSON part of a body (``HEADER_LENGTH``: ``text``) is read within the event loop."""
     if text is not None and text.isdecimal() and len(text) < 12:
         body = min(body, int(text))
     return body <= LARGEST_INLINE
 
 
 def read_request(body: bytes, length: int, check: Callable[[Sequence[Signature], Sequence[str]], object]) -> Asked:
-    """A request whose first ``length`` bytes are JSON. Raises ``Refusal``. Any thread.
+    """Parse a request whose first ``length`` bytes are JSON. Raises ``Refusal``. Any thread.
 
-    ``check`` is given what the inputs look like and which outputs are wanted, before numbers are read.
+    ``check`` gets the inputs' signatures and the requested outputs before any number is read.
     """
     document = read_object(body[:length])
     inputs = document.get("inputs")
@@ -94,7 +94,7 @@ def read_request(body: bytes, length: int, check: Callable[[Sequence[Signature],
 
 
 def write_answer(model: str, asked: Asked, tensors: Sequence[Tensor]) -> tuple[bytes, dict[str, str]]:
-    """A body and its headers. Raises ``Refusal`` for numbers that JSON does not have, or too many. Any thread."""
+    """A body and its headers. Raises ``Refusal`` for non-finite numbers, or too many. Any thread."""
     asked.json_size(tensors)
     documents, tail = [], []
     for tensor in tensors:
@@ -114,14 +114,14 @@ def write_answer(model: str, asked: Asked, tensors: Sequence[Tensor]) -> tuple[b
 
 
 def read_object(text: bytes) -> dict[str, Any]:
-    """A JSON object of a bounded number of values. Raises ``Refusal``. Any thread."""
+    """A JSON object with a bounded number of values. Raises ``Refusal``. Any thread."""
     try:
         document = parse_json(text)
     except ValueError as error:
-        why = str(error).partition(";")[0]  # behind it stands what a programmer could do
-        raise Refusal(400, f"the body cannot be read as JSON: {why}") from None
+        why = str(error).partition(";")[0]  # the rest is advice for programmers
+        raise Refusal(400, f"invalid JSON: {why}") from None
     if not isinstance(document, dict):
-        raise Refusal(400, "the body is no JSON object")
+        raise Refusal(400, "the body is not a JSON object")
     return document
 
 
@@ -130,17 +130,17 @@ def _count(tensor: Tensor) -> int:
 
 
 def _numbers(tensor: Tensor) -> str:
-    """With comma-separated. Not all at once: other threads have their turn in between."""
+    """Numbers, comma-separated. Written in parts, so that other threads get a turn in between."""
     flat = tensor.array().reshape(-1)
     parts = (flat[at : at + _NUMBERS_AT_ONCE].tolist() for at in range(0, flat.size, _NUMBERS_AT_ONCE))
     try:
         return ",".join(_TERSE.encode(part)[1:-1] for part in parts)
     except ValueError:
-        raise Refusal(500, "an output is not finite, which JSON cannot say: ask for binary_data") from None
+        raise Refusal(500, "an output is not finite, which JSON cannot represent; request binary_data") from None
 
 
 def _tensors(inputs: list[Any], tail: memoryview) -> list[Tensor]:
-    """Those in JSON, and those behind it, in the order given."""
+    """Tensors with data in JSON, and those with data behind it, in the order given."""
     sizes = [_binary_size(each) for each in inputs]
     behind = [each for each, size in zip(inputs, sizes, strict=True) if size is not None]
     found = iter(cut(behind, tail))
@@ -165,14 +165,14 @@ def _binary_size(document: object) -> int | None:
 
 
 def _outputs(document: dict[str, Any]) -> list[dict[str, Any]]:
-    """Those that are wanted, each once."""
+    """The requested outputs, each once."""
     found = document.get("outputs", [])
     if not isinstance(found, list) or len(found) > _MOST_TENSORS:
         raise Refusal(400, f"outputs: expected a list, at most {_MOST_TENSORS}")
     if not all(isinstance(each, dict) and isinstance(each.get("name"), str) for each in found):
-        raise Refusal(400, "outputs: each is an object with a name")
+        raise Refusal(400, "outputs: expected objects with a name")
     if len({each["name"] for each in found}) < len(found):
-        raise Refusal(400, "outputs: one is named twice")
+        raise Refusal(400, "outputs: duplicate name")
     return found
 
 

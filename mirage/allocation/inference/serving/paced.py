@@ -1,6 +1,6 @@
-"""Large answers go out as their clients take them; until then their requests hold their places and bytes.
+"""Send large answers only as fast as their clients take them; until then their requests keep places and bytes.
 
-What a client does not read would wait in the gateway's memory, and count against nobody.
+An answer that a client does not read would otherwise fill the gateway's memory without counting for any client.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 PIECE = 256 << 10
 PATIENCE = 60.0
-"""Seconds within which a client has to take a piece."""
+"""Seconds within which a client must take each part."""
 
 
 def pieces_of(content: bytes) -> Iterator[memoryview]:
@@ -27,10 +27,10 @@ def pieces_of(content: bytes) -> Iterator[memoryview]:
 
 
 class PacedAnswer(Response):
-    """Sent piece by piece: each once the client has taken those before it."""
+    """Sent in parts, each after the client has taken those before it."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI. A client that takes nothing for a minute is left."""
+        """ASGI. A client that takes nothing for a minute is disconnected."""
         del scope, receive
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         try:

@@ -1,4 +1,4 @@
-"""A request passed on to another server, and its answer passed back as it comes."""
+"""Forward a request to another server and its answer back as it arrives."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _LENGTH = b"content-length"
 
 
 class BrokenOff(ConnectionError):
-    """The other server has broken off: the connection to who asked is ended, there is no other way to say so."""
+    """The other server has broken off: the client's connection is closed, the only way to report it then."""
 
 
 def inquiry_of(request: Request, body: bytes) -> Inquiry:
-    """The same request to another user."""
+    """The same request for another server."""
     path, query = request.scope["raw_path"], request.scope["query_string"]
     target = (path + b"?" + query if query else path).decode("latin-1")
     return Inquiry(request.method, target, list(request.headers.raw), body)
 
 
 def pass_back(reply: Reply, close: Callable[[], None]) -> Response:
-    """The same answer; ``close`` is called when it is through."""
+    """The same answer; ``close`` is called at its end."""
 
     def through() -> None:
         reply.close()
@@ -49,7 +49,7 @@ def pass_back(reply: Reply, close: Callable[[], None]) -> Response:
 
 
 def _with_length(headers: list[tuple[bytes, bytes]], length: int) -> list[tuple[bytes, bytes]]:
-    """An answer in chunks that has come whole continues as one of its length."""
+    """A chunked answer that has arrived completely is sent on with its length."""
     if any(name.lower() == _LENGTH for name, _ in headers):
         return headers
     return [*headers, (_LENGTH, str(length).encode())]

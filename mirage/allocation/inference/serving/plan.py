@@ -1,4 +1,4 @@
-"""What a gateway serves, to whom, and on what: its configuration file as values."""
+"""Configuration of a gateway as values: models, units, tenants, limits."""
 
 from __future__ import annotations
 
@@ -14,94 +14,94 @@ _ALL_BODIES = 512 << 20
 
 
 def all_bodies_of(largest_body: int) -> int:
-    """Bytes of all requests together, where nobody says how many."""
+    """Default for the bytes of all requests together."""
     return max(_ALL_BODIES, 4 * largest_body)
 
 
 @dataclass(frozen=True, slots=True)
 class ModelPlan:
-    """One model: a network in an ONNX file, or a server of its own that speaks OpenAI's protocol."""
+    """One model: a network in an ONNX file, or a separate server with OpenAI's protocol."""
 
     name: str
     onnx: Path | None = None
     warm: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """Shapes of inputs to warm up with, where the file leaves some open."""
+    """Shapes of inputs for the warm-up, where the file leaves some open."""
     backend: tuple[str, ...] = ()
-    """Command of the server; ``{port}`` in a word is where it shall listen."""
+    """Command of the server; ``{port}`` in a word is replaced by its port."""
     folder: Path = Path()
     """The working directory of that server."""
     served_as: str = ""
-    """What that server calls it."""
+    """Name of the model at that server."""
     expected: float | None = None
-    """Seconds of one request, where nothing has been measured yet."""
+    """Initial estimate of one request, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnitPlan:
-    """Units that are alike."""
+    """Units of one kind."""
 
     name: str
     kind: str
     count: int
     models: tuple[str, ...]
     device: str
-    """Generic resource that each stands on, such as ``npu`` or ``gpu:a100``; empty: none."""
+    """Generic resource of each unit, such as ``npu`` or ``gpu:a100``; empty: CPU only."""
     provider: str
     """``cpu`` or ``cuda``."""
     threads: int
     slots: int
-    """Requests that one takes at once."""
+    """Requests that one unit runs at the same time."""
     watts: float
     idle_watts: float
     command: tuple[str, ...]
-    """Instead of the built-in worker."""
+    """Command that replaces the built-in worker."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of its workers."""
+        """Names of its workers."""
         return tuple(f"{self.name}{number}" for number in range(self.count)) if self.count > 1 else (self.name,)
 
 
 @dataclass(frozen=True, slots=True)
 class TenantPlan:
-    """Somebody who asks."""
+    """A tenant: a client or a group of clients with the same keys."""
 
     name: str
     keys: tuple[str, ...]
-    """SHA-256 of the API keys, in hex."""
+    """SHA-256 of the API keys, in hexadecimal."""
     models: tuple[str, ...]
     deadline: float
-    """Seconds from arrival to the answer, where a request says nothing; infinity: none."""
+    """Seconds from arrival to the answer, if the request states no deadline; infinity: no deadline."""
     weight: float
     rate: float
-    """Requests a second; infinity: any number."""
+    """Requests per second; infinity: no limit."""
     burst: int
-    """Requests that may come at once before ``rate`` counts."""
+    """Requests that may come at the same time before ``rate`` counts."""
     concurrent: int
 
 
 @dataclass(frozen=True, slots=True)
 class GatewayPlan:
-    """Where it listens, and how it decides."""
+    """Listen address, limits and policy of the gateway."""
 
     host: str
     port: int
     policy: str
     state: Path
     operators: tuple[str, ...]
-    """SHA-256 of the keys that may read metrics and drain."""
+    """SHA-256 of the keys that may read metrics and drain the gateway."""
     largest_body: int
     all_bodies: int
     """Bytes of all requests together."""
     largest_answer: int
-    """Bytes of the tensors of one answer, or of a text."""
+    """Largest answer in bytes: its tensors, or its text."""
     certificate: str
     certificate_key: str
 
 
 @dataclass(frozen=True, slots=True)
 class QueuePlan:
-    """How much may wait, and how long."""
+    """Limits of the queue: number and waiting time."""
 
     most: int
     longest_wait: float
@@ -109,16 +109,16 @@ class QueuePlan:
 
 @dataclass(frozen=True, slots=True)
 class WorkersPlan:
-    """How long workers may take."""
+    """Time limits of workers."""
 
     ready_within: float
     answer_within: float
-    """Seconds: a worker that says nothing for so long about a request hangs, one that answers others drops it."""
+    """Seconds without a message about a request: a silent worker hangs, one that answers others drops it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServingPlan:
-    """All of it."""
+    """The whole configuration."""
 
     source: Path
     gateway: GatewayPlan
@@ -128,4 +128,4 @@ class ServingPlan:
     units: tuple[UnitPlan, ...]
     tenants: tuple[TenantPlan, ...]
     costs: str
-    """Table of costs to begin with, by name or path; empty: none."""
+    """Initial cost table, by name or path; empty: no table."""

@@ -1,4 +1,4 @@
-"""A worker's post: it is started, waited for, followed, and started again when it fails."""
+"""Worker supervisor: start a worker, wait until it is ready, monitor it, restart it after a failure."""
 
 from __future__ import annotations
 
@@ -22,45 +22,45 @@ if TYPE_CHECKING:
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 _STEADY = 60.0
-"""Seconds after which a worker that fails is forgiven earlier failures."""
+"""Seconds of work after which earlier failures no longer count."""
 _HOPELESS = 5
-"""Failures in a row from which on nobody waits for it, though it is retried."""
+"""Failures in a row after which requests no longer wait for a worker, though it is still restarted."""
 _LOOK = 0.25
 _GRACE = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """Where a worker stands and what it is."""
+    """Place and setup of a worker."""
 
     name: str
     node: str
     device: tuple[str, int] | None
-    """Kind and index on its node."""
+    """Kind and index of its device on the node."""
     command: tuple[str, ...]
     setup: dict[str, Any]
-    """What it is told to load."""
+    """The models to load."""
     units: tuple[int, ...]
-    """Rows of the system: one for each request that it takes at once."""
+    """Rows of the system: one for each request that it runs at the same time."""
 
 
 class Crew(Protocol):
-    """Whom a post tells of its worker."""
+    """What a supervisor reports to."""
 
     def came(self, seat: Seat, link: Link, models: dict[str, Any]) -> None:
-        """It is ready. Raises ``BadFrame`` where what it says of its models makes no sense."""
+        """The worker is ready. Raises ``BadFrame`` where its list of models is invalid."""
 
     def went(self, seat: Seat, *, coming: bool) -> None:
-        """It is gone; ``coming``: it will be back before long."""
+        """The worker has ended; ``coming``: it will be back soon."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workshop:
-    """What all posts share."""
+    """What all supervisors share."""
 
     engine: Engine
     hands: Executor
-    """One thread: engines are not asked twice at once, and never by the event loop."""
+    """One thread: engines are called one at a time, and never by the event loop."""
     gate: Gate
     folder: Path
     ready_within: float
@@ -68,7 +68,7 @@ class Workshop:
 
 
 class Post:
-    """Keeps one worker at work."""
+    """Keeps one worker running."""
 
     def __init__(self, seat: Seat, workshop: Workshop, crew: Crew) -> None:
         self.seat = seat
@@ -78,7 +78,7 @@ class Post:
         self._link: Link | None = None
 
     async def keep(self) -> None:
-        """Until it is cancelled; the worker ends then."""
+        """Run until cancelled; then the worker ends."""
         clock = asyncio.get_running_loop().time
         while True:
             began = clock()
@@ -86,22 +86,22 @@ class Post:
             self._failures = 1 if clock() - began > _STEADY else self._failures + 1
             pause = min(_FIRST_PAUSE * 2 ** (self._failures - 1), _LONGEST_PAUSE)
             self._crew.went(self.seat, coming=self._failures < _HOPELESS)
-            self._shop.say(f"unit {self.seat.name}: {why}; started again in {pause:.0f} s")
+            self._shop.say(f"unit {self.seat.name}: {why}; restart in {pause:.0f} s")
             await asyncio.sleep(pause)
 
     def kill(self) -> None:
-        """It hangs."""
+        """End a worker that hangs."""
         if self._link is not None:
             self._link.abort()
 
     async def _live(self) -> str:
-        """One life of the worker; why it ended."""
+        """Run the worker once; returns why it ended."""
         secret, self._lives = proof.fresh(), self._lives + 1
         expected = self._shop.gate.expect(self.seat.name, secret, self.seat.setup)
         try:
             step = await self._ask(self._shop.engine.launch, self._launch(secret))
         except EngineRefused as error:
-            return f"it could not be started: {error}"
+            return f"the worker could not start: {error}"
         ended = asyncio.create_task(self._end_of(step))
         try:
             patience = self._shop.ready_within
@@ -117,23 +117,23 @@ class Post:
             self._crew.came(self.seat, link, models)
         except BadFrame as error:
             link.abort()
-            return f"its worker is ended: {error}"
+            return f"the worker is ended: {error}"
         self._link = link
         try:
             await _first(link.closed, ended)
         finally:
             link.abort()
             self._link = None
-            # What it was working on must not wait for the process to be gone.
+            # Its requests must not wait for the process to disappear.
             self._crew.went(self.seat, coming=True)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.shield(ended), _GRACE)
-        return f"its worker has ended{_told(ended)}"
+        return f"the worker has ended{_told(ended)}"
 
     def _early(self, ended: asyncio.Task[Ending], patience: float) -> str:
         if ended.done():
-            return f"its worker ended before it was ready{_told(ended)}, see {self._output}"
-        return f"its worker was not ready within {patience:.0f} s, see {self._output}"
+            return f"the worker ended before it was ready{_told(ended)}; see {self._output}"
+        return f"the worker was not ready within {patience:.0f} s; see {self._output}"
 
     async def _clear_away(self, step: Step, ended: asyncio.Task[Ending]) -> None:
         if not ended.done():
@@ -172,7 +172,7 @@ class Post:
 
 
 async def _first(*futures: asyncio.Future[Any], timeout: float | None = None) -> None:
-    """Until one of them is done, or the time is over; none is cancelled."""
+    """Wait until one of them is done or the time is over; cancels none."""
     await asyncio.wait(futures, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
 
 

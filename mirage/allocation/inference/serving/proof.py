@@ -1,7 +1,7 @@
-"""How those who share a secret prove it to each other: a worker and its gateway, a front and a gateway.
+"""Mutual authentication by a shared secret: of a worker and its gateway, of a reverse proxy and a gateway.
 
-Anybody may listen where a gateway has listened: keys and requests go to none that has not proved itself. A gateway
-proves its own address too, so that nobody can have it answer for another one.
+Any process may listen where a gateway has listened, so keys and requests go only to a gateway that has
+authenticated. The proof includes the gateway's address, so that another process cannot relay it.
 """
 
 from __future__ import annotations
@@ -11,27 +11,27 @@ import hmac
 import secrets
 
 PLACE, CHALLENGE = "/proof", "x-mirage-challenge"
-"""Where a gateway proves to who reads its state directory that it is the one named there, and the header."""
+"""Path and header by which a gateway proves that it is the one named in the state directory."""
 LONGEST_CHALLENGE = 128
 GATE, SECRET, NAME = "MIRAGE_SERVING_GATE", "MIRAGE_SERVING_SECRET", "MIRAGE_SERVING_UNIT"
-"""Variables that a worker finds: where its gateway listens (``HOST:PORT``), what proves it, who it is."""
+"""Environment of a worker: the gateway's address (``HOST:PORT``), the shared secret and the worker's name."""
 
 
 def fresh() -> str:
-    """A secret, or a challenge, that nobody can guess."""
+    """A random secret or challenge."""
     return secrets.token_hex(32)
 
 
 def prove(secret: str, side: str, challenge: str) -> str:
-    """The answer to a challenge (HMAC-SHA-256); ``side`` keeps one's own words from being sent back."""
+    """The answer to a challenge (HMAC-SHA-256); ``side`` prevents an answer from being reflected."""
     return hmac.new(secret.encode(), f"{side}:{challenge}".encode(), hashlib.sha256).hexdigest()
 
 
 def gateway_at(url: str) -> str:
-    """The side of a gateway that listens there."""
+    """Name of the side of a gateway that listens there."""
     return f"gateway at {url}"
 
 
 def proves(secret: str, side: str, challenge: str, proof: object) -> bool:
-    """Whether an answer is right."""
+    """Whether an answer is correct."""
     return isinstance(proof, str) and hmac.compare_digest(prove(secret, side, challenge), proof)

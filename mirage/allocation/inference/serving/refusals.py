@@ -1,4 +1,4 @@
-"""Why a request gets no answer from a model, as its sender is told."""
+"""Errors that a client receives instead of an answer of a model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mirage.domain.errors import MirageError
 
 
 class Refusal(MirageError):
-    """``status`` is HTTP's; ``retry_after``, in seconds, says when asking again may help."""
+    """``status``: HTTP status; ``retry_after``: seconds after which a retry may succeed."""
 
     def __init__(self, status: int, reason: str, retry_after: float | None = None) -> None:
         super().__init__(reason)
@@ -18,14 +18,14 @@ class Refusal(MirageError):
 
     @property
     def headers(self) -> dict[str, str]:
-        """Those that go with it."""
+        """Headers of the answer."""
         return {} if self.retry_after is None else {"Retry-After": str(max(1, math.ceil(self.retry_after)))}
 
     @property
     def body(self) -> bytes:
-        """What is answered, in JSON."""
+        """Body of the answer, in JSON."""
         return json.dumps({"error": str(self)}).encode()
 
 
 class GivenUp(Refusal):
-    """The request was let in, and yet there is no answer."""
+    """An accepted request ends without an answer."""

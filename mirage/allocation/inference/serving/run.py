@@ -1,4 +1,4 @@
-"""One gateway from its beginning to its exit code."""
+"""Run one gateway, from start to exit code."""
 
 from __future__ import annotations
 
@@ -43,22 +43,22 @@ if TYPE_CHECKING:
 
 _LOOK = 0.1
 _LINGER = 10.0
-"""Seconds without a request to forward after which a gateway that has handed over leaves."""
+"""Seconds without a request to forward after which a gateway exits that has a successor."""
 _LAST = 15.0
-"""Seconds before the allocation's end at which nothing new is begun."""
+"""Seconds before the allocation's end from which new requests are rejected."""
 _KEEP_EVERY = 30.0
 _WRITE_AGAIN = 5.0
 _TOLD = (signal.SIGTERM, signal.SIGINT)
 
 
 class Running:
-    """A gateway at work, in the event loop that makes it."""
+    """A running gateway, in the event loop that creates it."""
 
     def __init__(
         self, plan: ServingPlan, place: Place, policy: RequestPolicy, here: str, say: Callable[[str], None]
     ) -> None:
         """``here``: this node's name. Raises ``ConfigError``."""
-        # Longer numbers take the square of their length to read, and no request has any.
+        # Reading longer numbers takes quadratic time, and no request has any.
         sys.set_int_max_str_digits(sys.int_info.str_digits_check_threshold)
         self._plan, self._place, self._say = plan, place, say
         self._loop = asyncio.get_running_loop()
@@ -68,9 +68,9 @@ class Running:
         estimates = estimates_of(plan, self._folder.read_learnt())
         self._desk = Desk(system_of(plan), estimates, len(plan.tenants), plan.queue.most, plan.queue.longest_wait)
         meters = ServingMeters([t.name for t in plan.tenants], [m.name for m in plan.models])
-        say(f"policy {policy.name} is being prepared")
+        say(f"preparing policy {policy.name}")
         policy.begin()
-        policy.decide(self._desk.view(time.monotonic()))  # compiled policies are compiled before anybody waits
+        policy.decide(self._desk.view(time.monotonic()))  # compile compiled policies before the first request
         self.gateway = Gateway(plan, self._desk, policy, meters)
         self._identity = Identity(proof.fresh())
         operators = (*plan.gateway.operators, digest_of(self._identity.token))
@@ -90,11 +90,11 @@ class Running:
 
     @property
     def url(self) -> str:
-        """Where it listens; empty: it does not yet."""
+        """URL on which it listens; empty before it does."""
         return self._identity.url
 
     async def run(self) -> int:
-        """Until it has handed over, is told to end, or the allocation ends; the exit code."""
+        """Run until a successor has taken over, a signal, or the allocation's end; returns the exit code."""
         plan = self._plan.gateway
         listening = Listening(plan.host, plan.port, plan.certificate, plan.certificate_key)
         server, bound = make_server(self._app, listening, Shortcut), listening.bind()
@@ -106,7 +106,7 @@ class Running:
         tasks = [asyncio.create_task(post.keep()) for post in self.posts]
         tasks.append(asyncio.create_task(self.gateway.watch(self._kill)))
         serving = asyncio.create_task(serve_bounded(server, bound))
-        self._say(f"{len(self.posts)} workers are being started; the gateway listens on {self.url}")
+        self._say(f"starting {len(self.posts)} workers; the gateway listens on {self.url}")
         try:
             return await self._live(serving)
         finally:
@@ -123,15 +123,15 @@ class Running:
         while not self._is_over():
             if serving.done():
                 await serving
-                raise ConfigError("gateway.listen", "the HTTP server has ended on its own")
+                raise ConfigError("gateway.listen", "the HTTP server has ended unexpectedly")
             if not taken_over and self.gateway.ready and self.doors.open and time.monotonic() >= again:
-                gc.freeze()  # what has been loaded stays: to look through it takes tens of milliseconds
+                gc.freeze()  # loaded objects stay: to scan them takes tens of milliseconds
                 taken_over, again = await self._take_over(), time.monotonic() + _WRITE_AGAIN
             if time.monotonic() - kept > _KEEP_EVERY:
                 kept = time.monotonic()
                 self._keep_learnt()
             if self._must_end() and self.doors.open:
-                self._say("nothing new is begun; those that wait are still answered")
+                self._say("new requests are rejected; waiting requests are still answered")
                 self.doors.drain(None)
             await asyncio.sleep(_LOOK)
         self._say("the gateway ends")
@@ -142,16 +142,16 @@ class Running:
         try:
             self._say(await take_over(self._folder, Address(self.url, self._identity.token)))
         except OSError as error:
-            self._say_once(f"{self._folder.path}: this gateway's address is not written: {error.strerror}")
+            self._say_once(f"{self._folder.path}: cannot write this gateway's address: {error.strerror}")
             return False
         return True
 
     def _keep_learnt(self) -> None:
-        """What it has learned is for the next gateway: it continues where there is no room for that."""
+        """Save the estimates for the next gateway; without room on the disk the gateway continues."""
         try:
             self._folder.write_learnt(self._desk.estimates.document())
         except OSError as error:
-            self._say_once(f"{self._folder.path}: estimates are not written: {error.strerror}")
+            self._say_once(f"{self._folder.path}: cannot write estimates: {error.strerror}")
 
     def _say_once(self, text: str) -> None:
         if text not in self._said:
@@ -166,20 +166,20 @@ class Running:
         return self._must_end() or time.monotonic() - self.doors.forwarded_at > _LINGER
 
     def _must_end(self) -> bool:
-        """A warning alone is no reason while the successor is not there."""
+        """Whether to end: a warning signal alone is no reason before a successor exists."""
         end = self._place.allocation.end
         return any(name != "SIGUSR1" for name in self._told) or (end is not None and time.time() > end - _LAST)
 
     def _kill(self, unit: int) -> None:
         for post in self.posts:
             if unit in post.seat.units:
-                self._say(f"unit {post.seat.name}: its worker hangs")
+                self._say(f"unit {post.seat.name}: the worker hangs")
                 post.kill()
 
     async def _open_gate(self) -> None:
-        """Workers may be on other nodes where srun starts them."""
+        """Listen for workers; srun may start them on other nodes."""
         if self._place.engine.name == "srun":
-            await self._gate.open("0.0.0.0", socket.gethostname())  # noqa: S104 - who connects must prove itself
+            await self._gate.open("0.0.0.0", socket.gethostname())  # noqa: S104 - workers must authenticate
         else:
             await self._gate.open("127.0.0.1", "127.0.0.1")
 

@@ -1,4 +1,4 @@
-"""Which worker stands where, and the system of units that the policy sees."""
+"""Place workers on devices, and build the system of units that the policy sees."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def kinds_of(plan: ServingPlan) -> tuple[str, ...]:
 
 
 def system_of(plan: ServingPlan) -> UnitSystem:
-    """One row for each request that a unit takes at once."""
+    """One row for each request that a unit runs at the same time."""
     kinds, names, kind, idle = kinds_of(plan), list[str](), list[int](), {}
     for unit in plan.units:
         for worker in unit.names:
@@ -43,7 +43,7 @@ def system_of(plan: ServingPlan) -> UnitSystem:
 
 
 def estimates_of(plan: ServingPlan, learnt: Mapping[str, Mapping[str, float]]) -> Estimates:
-    """What is estimated at first: what was measured, else a table of costs, else what the file says.
+    """Initial estimates: measurements of an earlier gateway, else a cost table, else the configured value.
 
     Raises what ``cost_table`` raises.
     """
@@ -60,7 +60,7 @@ def estimates_of(plan: ServingPlan, learnt: Mapping[str, Mapping[str, float]]) -
 
 
 def _tabled(name: str) -> dict[tuple[str, str], float]:
-    """Seconds of whole models; pairs that a table does not have are left out."""
+    """Seconds of whole models; pairs missing in a table are omitted."""
     if not name:
         return {}
     table = cost_table(name)
@@ -73,7 +73,7 @@ def _tabled(name: str) -> dict[tuple[str, str], float]:
 
 
 def seats_of(plan: ServingPlan, nodes: Sequence[NodeFound], here: str) -> list[Seat]:
-    """``here``: the node of those workers that stand on no device. Raises ``ConfigError``."""
+    """``here``: the node of workers without a device. Raises ``ConfigError``."""
     free = {device: _devices(nodes, device) for device in {unit.device for unit in plan.units if unit.device}}
     taken = set[tuple[str, str, int]]()
     models = {model.name: model for model in plan.models}
@@ -95,12 +95,12 @@ def _take(
     free: Mapping[str, Iterator[tuple[str, str, int]]],
     taken: set[tuple[str, str, int]],
 ) -> tuple[str, tuple[str, int]]:
-    """The next device of the kind that nobody has."""
+    """The next free device of the kind."""
     found = next((place for place in free[unit.device] if place not in taken), None)
     if found is None:
         raise ConfigError(
             f"unit {unit.name!r}",
-            f"{unit.count} of them want a device {unit.device!r} each; there are {number} left in this allocation",
+            f"{unit.count} units need a device {unit.device!r} each; {number} are left in this allocation",
         )
     taken.add(found)
     node, kind, index = found
@@ -108,7 +108,7 @@ def _take(
 
 
 def _devices(nodes: Sequence[NodeFound], wanted: str) -> Iterator[tuple[str, str, int]]:
-    """``gpu`` is any of the generic resource, ``gpu:a100`` one of that type."""
+    """``gpu`` means any device of the generic resource, ``gpu:a100`` one of that type."""
     return (
         (node.name, device.kind, device.index)
         for node in nodes

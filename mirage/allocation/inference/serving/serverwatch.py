@@ -1,4 +1,4 @@
-"""A model's own server (vLLM and the like), which the worker of its unit starts and asks."""
+"""The separate server of a model (such as vLLM), which the worker of its unit starts and calls."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 _HOST = "127.0.0.1"
 _KEY, _KEY_OF_VLLM = "MIRAGE_BACKEND_KEY", "VLLM_API_KEY"
-"""The server's environment: the key that each request brings. vLLM demands its own where it is set."""
+"""Environment of the server: the key of each request. vLLM requires that key if its variable is set."""
 _LOOK = 0.2
 _ASK = 5.0
 _ALIVE_EVERY = 1.0
-"""Seconds between two questions whether the server still answers, while it works on a request."""
+"""Seconds between two checks that the server still answers while it runs a request."""
 _STATUSES = range(200, 600)
 _CHUNK = 1 << 16
 _DYING = 1.0
-"""Seconds in which a server that has broken off an answer turns out to have ended."""
+"""Seconds within which it is known whether a server that broke off an answer has ended."""
 _GRACE = 10.0
 
 
@@ -42,11 +42,11 @@ class ServerEnded(Exception):
 
 
 class PortTaken(ConnectionError):
-    """Not the server listens on its port, but another user."""
+    """Another process listens on the server's port."""
 
 
 class _Asked:
-    """A request that the server works on, and how many bytes of its answer the client has not taken yet."""
+    """A running request, and the number of bytes of its answer that the client has not taken yet."""
 
     def __init__(self) -> None:
         self._socket: socket.socket | None = None
@@ -57,34 +57,34 @@ class _Asked:
         """Seconds for which the client took nothing."""
 
     def connected(self, to: socket.socket | None) -> None:
-        """Raises ``ConnectionAbortedError`` where the client has left meanwhile."""
+        """Raise ``ConnectionAbortedError`` if the client has disconnected."""
         with self._changed:
             self._socket = to
             if self._dropped:
-                raise ConnectionAbortedError("the client has left")
+                raise ConnectionAbortedError("the client has disconnected")
 
     def wait_for_room(self) -> None:
-        """While the client does not take what it was sent. Raises ``ConnectionAbortedError`` once it has left."""
+        """Wait until the client takes what was sent. Raises ``ConnectionAbortedError`` if it disconnects."""
         began = time.perf_counter()
         with self._changed:
             self._changed.wait_for(lambda: self._dropped or self._under_way < WINDOW)
             if self._dropped:
-                raise ConnectionAbortedError("the client has left")
+                raise ConnectionAbortedError("the client has disconnected")
         self.waited += time.perf_counter() - began
 
     def sent(self, size: int) -> None:
-        """Count a part."""
+        """Count a sent part."""
         with self._changed:
             self._under_way += size
 
     def taken(self, size: int) -> None:
-        """The client has them."""
+        """Count parts that the client has taken."""
         with self._changed:
             self._under_way -= size
             self._changed.notify_all()
 
     def drop(self) -> None:
-        """The client has left: end the server's connection."""
+        """The client has disconnected: close the server's connection."""
         with self._changed:
             self._dropped = True
             self._changed.notify_all()
@@ -94,11 +94,11 @@ class _Asked:
 
 
 class ServerWatch:
-    """Starts the server, passes requests on to it, and ends with it.
+    """Starts the server, forwards requests to it, and ends with it.
 
-    Its port is known to all users of the node, and free until the server listens: nobody is asked whose socket
-    does not belong to this process's user, the only one who may make such sockets. For the same reason each
-    request brings a key of this start, which the server finds in its environment and may demand.
+    All users of the node can see its port, and the port is free until the server listens. So requests go only to a
+    socket that belongs to this process's user, because no other user can create such sockets. For the same reason
+    each request carries a key of this start, which the server finds in its environment and may require.
     """
 
     def __init__(self, connection: socket.socket, setup: Mapping[str, Any]) -> None:
@@ -107,7 +107,7 @@ class ServerWatch:
         self._lock = threading.Lock()
         self._hands = ThreadPoolExecutor(int(setup["slots"]), "request")
         self._open = dict[int, _Asked]()
-        """Requests that the server works on."""
+        """Requests that the server runs."""
         self._largest = int(setup.get("largest_answer", LONGEST_BYTES))
         self._key = os.environ.get(_KEY) or os.environ.get(_KEY_OF_VLLM) or proof.fresh()
         self._port, self._process = self._start()
@@ -125,9 +125,9 @@ class ServerWatch:
         self._hands.shutdown(wait=False, cancel_futures=True)
 
     def wait_until_ready(self) -> None:
-        """Until it lists its models. Raises ``ServerEnded``; the gateway says how long is too long.
+        """Wait until it lists its models. Raises ``ServerEnded``; the gateway sets the timeout.
 
-        Where another user was faster at its port it is started again with another one.
+        If another user took its port first, it is restarted on another port.
         """
         while not self._answers():
             if self._taken():
@@ -157,7 +157,7 @@ class ServerWatch:
             self._process.wait()
 
     def _taken(self) -> bool:
-        """Whether another user listens on the server's port, which is logged."""
+        """Whether another user listens on the server's port; logs it."""
         others = sorted(listening_users(self._port) - {os.geteuid()})
         for uid in others:
             sys.stderr.write(f"event=backend_port_taken port={self._port} uid={uid}\n")
@@ -167,23 +167,23 @@ class ServerWatch:
         return {"Authorization": f"Bearer {self._key}"}
 
     def _connect(self, connection: http.client.HTTPConnection) -> None:
-        """To the server; raises ``PortTaken`` before anything is said to another user.
+        """Connect to the server. Raises ``PortTaken`` before any data goes to another user.
 
-        Looked at once connected: while one user listens, another cannot have taken the connection.
+        The check follows the connection: while one user listens, another cannot have accepted it.
         """
         connection.connect()
         users = listening_users(self._port)
         if users - {os.geteuid()}:
             raise PortTaken(f"another user listens on port {self._port}")
         if not users:
-            raise ConnectionRefusedError(f"nobody listens on port {self._port} any more")
+            raise ConnectionRefusedError(f"no process listens on port {self._port}")
 
     def signatures(self) -> dict[str, Any]:
-        """What the gateway is told: nothing is measured before somebody asks."""
+        """The report to the gateway: no time is measured before the first request."""
         return self._signature
 
     def take(self, header: Mapping[str, Any], data: memoryview) -> None:
-        """A request, or that its client has left, or how many bytes of its answer the client has taken."""
+        """Handle a message: a request, a disconnected client, or the bytes that a client has taken."""
         if "drop" in header:
             if dropped := self._open.get(int(header["drop"])):
                 dropped.drop()
@@ -218,16 +218,16 @@ class ServerWatch:
                 self._say(end | told | {"seconds": time.perf_counter() - began}, content)
         except PortTaken as error:
             self._taken()
-            self._process.terminate()  # it listens no more: the worker ends with it, and is started again
+            self._process.terminate()  # it no longer listens: the worker ends with it, and is restarted
             self._fail(end, error)
-        except Exception as error:  # whatever the server answers: the gateway waits for an end
+        except Exception as error:  # whatever the server sends: the gateway waits for an end
             self._fail(end, error)
         finally:
             del self._open[number]
             connection.close()
 
     def _pass_on(self, asked: _Asked, header: dict[str, Any], response: http.client.HTTPResponse) -> None:
-        """Raises ``IncompleteRead`` where less comes than was announced: ``read1`` ends as if that were all."""
+        """Raises ``IncompleteRead`` if less data comes than announced: ``read1`` ends without an error then."""
         missing = response.length or 0
         while part := response.read1(_CHUNK):
             missing -= len(part)
@@ -238,7 +238,7 @@ class ServerWatch:
             raise http.client.IncompleteRead(b"", missing)
 
     def _fail(self, end: dict[str, Any], error: Exception) -> None:
-        """Where the server has ended the worker ends too, and the gateway asks elsewhere."""
+        """If the server has ended, end the worker too; the gateway then uses another unit."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_DYING)
             return
@@ -260,7 +260,7 @@ class ServerWatch:
             connection.close()
 
     def _tell_that_it_lives(self) -> None:
-        """As long as it lists its models: a request that takes long is not a server that hangs."""
+        """Whether the server lists its models: a long request alone is no sign of a hung server."""
         while self._process.poll() is None:
             time.sleep(_ALIVE_EVERY)
             if self._open and self._answers():

@@ -1,4 +1,4 @@
-"""What the routes of a gateway work with, and what all requests go through."""
+"""Dependencies of the gateway's routes, and the steps that all requests share."""
 
 from __future__ import annotations
 
@@ -37,34 +37,34 @@ if TYPE_CHECKING:
 
 DEADLINE = "x-deadline-ms"
 _JSON_OF_ONE = 128 << 10
-"""Bytes of JSON that take as long as one request more."""
+"""Bytes of JSON whose processing counts like one more request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """A tenant's request that is here."""
+    """A tenant's current request."""
 
     tenant: int
-    """Its row."""
+    """Row of the tenant."""
     memory: Reservation
 
 
 @dataclass(slots=True)
 class Identity:
-    """What a gateway proves to those who know its token from the state directory."""
+    """Proves that a gateway is the one named in the state directory, to clients that know its token."""
 
     token: str
     url: str = ""
-    """Where it listens, once it does."""
+    """Its URL, once it listens."""
 
     def prove(self, challenge: str) -> str:
-        """That it is the gateway that the state directory names."""
+        """The answer to a challenge."""
         return prove(self.token, gateway_at(self.url), challenge)
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """One gateway as its routes see it."""
+    """One gateway, as its routes see it."""
 
     plan: ServingPlan
     gateway: Gateway
@@ -75,11 +75,11 @@ class Service:
     json: JsonThread
     identity: Identity
     paces: Paces = field(default_factory=Paces)
-    """Of answers that count against no tenant's rate."""
+    """Paces answers that count for no tenant's rate."""
 
     @contextlib.contextmanager
     def admitted(self, headers: Mapping[str, str]) -> Iterator[Admission]:
-        """While a tenant's request is here. Raises ``Refusal``."""
+        """Context of a tenant's request. Raises ``Refusal``."""
         row = self.tenants.find(key_of(headers))
         try:
             self.quota(row).enter(self.clock())
@@ -96,12 +96,12 @@ class Service:
             self.quota(row).leave()
 
     def client(self, headers: Mapping[str, str], origin: str) -> str:
-        """Whose pace an answer counts against: a tenant's, or that of the address ``origin``."""
+        """Who the pace of an answer counts for: a tenant, or the address ``origin``."""
         row = self.tenants.known(key_of(headers))
         return origin if row is None else f"tenant {row}"
 
     def successor_at(self, url: str) -> Upstream:
-        """The gateway at ``url``; one that the state directory names has to prove itself.
+        """The gateway at ``url``; one that the state directory names must prove its identity.
 
         Raises ``ValueError``."""
         try:
@@ -112,23 +112,23 @@ class Service:
         return Upstream(url, token)
 
     def quota(self, row: int) -> Quota:
-        """Of a tenant."""
+        """JSON work of a tenant."""
         return self.tenants.quotas[row]
 
     async def convert(self, row: int, size: int, work: Callable[[], T]) -> T:
-        """Read or write about ``size`` bytes of JSON, at the tenant's charge. Raises what ``work`` raises."""
+        """Read or write about ``size`` bytes of JSON, counted for the tenant. Raises what ``work`` raises."""
         self.quota(row).charge(size // _JSON_OF_ONE, self.clock())
         if size <= LARGEST_INLINE:
             return work()
         return await self.json.run(row, work)
 
     def count(self, row: int, refusal: Refusal) -> None:
-        """A tenant's request was not let in; those that were are counted by the gateway."""
+        """Count a rejected request; the gateway counts accepted ones."""
         if not isinstance(refusal, GivenUp):
             self.gateway.meters.refused(self.plan.tenants[row].name, refusal.status)
 
     def models_of(self, row: int) -> list[ModelPlan]:
-        """Those that a tenant may ask."""
+        """The models that a tenant may use."""
         allowed = self.plan.tenants[row].models
         return [model for model in self.plan.models if model.name in allowed]
 
@@ -136,7 +136,7 @@ class Service:
         """A model's row. Raises ``Refusal``."""
         if name not in self.plan.tenants[row].models:
             there = ", ".join(model.name for model in self.models_of(row))
-            raise Refusal(404, f"there is no model {shown(name)} for you; there are: {there}")
+            raise Refusal(404, f"unknown model {shown(name)} (your models: {there})")
         return next(at for at, model in enumerate(self.plan.models) if model.name == name)
 
     async def answer(
@@ -147,7 +147,7 @@ class Service:
         content: Sequence[bytes | memoryview],
         memory: Reservation,
     ) -> tuple[Exchange, Answer]:
-        """Whole, or the beginning of what comes bit by bit. Raises ``Refusal``, and ``ClientDisconnect``."""
+        """The answer, or its beginning if it comes in parts. Raises ``Refusal`` and ``ClientDisconnect``."""
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         exchange = self.gateway.ask(wish, header, content, answer, memory)
         try:
@@ -157,14 +157,14 @@ class Service:
             raise
 
     def wish(self, tenant: int, model: int, milliseconds: object) -> Wish:
-        """``milliseconds`` to the deadline, ``None``: the tenant's own. Raises ``Refusal``."""
+        """``milliseconds`` to the deadline, ``None``: the tenant's default. Raises ``Refusal``."""
         plan = self.plan.tenants[tenant]
         seconds = plan.deadline if milliseconds is None else _seconds(milliseconds)
         return Wish(model, tenant, self.clock() + seconds, plan.weight)
 
 
 def trace_of(answer: Answer) -> dict[str, str]:
-    """Headers that say where a request was, and how long."""
+    """Headers that state the unit and the times of a request."""
     return {
         "X-Mirage-Unit": answer.unit,
         "X-Mirage-Queue-Ms": f"{1000 * answer.queued:.3f}",
@@ -182,5 +182,5 @@ def _seconds(milliseconds: object) -> float:
             400, f"{DEADLINE}: expected milliseconds from now to the deadline, not {shown(milliseconds)}"
         )
     if seconds <= 0:
-        raise Refusal(400, f"{DEADLINE}: the deadline has passed already ({1000 * seconds:g} ms from now)")
+        raise Refusal(400, f"{DEADLINE}: the deadline has already passed ({1000 * seconds:g} ms from now)")
     return seconds

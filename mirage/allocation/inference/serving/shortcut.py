@@ -1,9 +1,9 @@
-"""Inference requests from their connection to a unit and back, without ASGI between: each Python step of a request
-is time of all requests.
+"""Inference requests between connection and gateway without ASGI, because each Python step of a request delays
+all requests.
 
-uvicorn keeps the connections. A request that comes whole, alone on its connection, while the gateway is open, is
-answered here; every other (in pieces, pipelined, announced by ``Expect``, of another kind, while the gateway
-drains) continues to the application, which answers inference requests by the same functions.
+uvicorn keeps the connections. A request that arrives completely, alone on its connection, while the gateway is
+open, is answered here. Every other request goes to the application: in parts, pipelined, announced by ``Expect``,
+of another kind, or while the gateway drains. The application answers inference requests by the same functions.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ class Shortcut(GuardedProtocol):
     """A client's connection to a gateway."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
-        """As uvicorn makes it."""
+        """Arguments as uvicorn passes them."""
         super().__init__(*args, **more)
         self._service: Service = self.app.state
         self._held: bytes | None = None
-        """The model of a request whose end has not come yet."""
+        """The model of a request that is not complete yet."""
         self._parts: list[bytes] = []
         self._call: Call | None = None
 
     def on_headers_complete(self) -> None:
-        """Hold it until the end of what has come now."""
+        """Keep the head until the rest of the received data is parsed."""
         self._held = self._model()
         if self._held is None:
             super().on_headers_complete()
@@ -55,14 +55,14 @@ class Shortcut(GuardedProtocol):
             self._parts = []
 
     def on_body(self, body: bytes) -> None:
-        """Part of one, or all."""
+        """Part of the body, or all of it."""
         if self._held is None:
             super().on_body(body)
         else:
             self._parts.append(body)
 
     def on_message_complete(self) -> None:
-        """It has come whole."""
+        """The request is complete."""
         if self._held is None:
             super().on_message_complete()
             return
@@ -77,20 +77,20 @@ class Shortcut(GuardedProtocol):
         self._call.begin(name, headers, b"".join(self._parts))
 
     def data_received(self, data: bytes) -> None:
-        """What is held and not whole by now is the application's."""
+        """Hand an incomplete request to the application."""
         super().data_received(data)
         if self._held is not None and not self.transport.is_closing():
             self._let_go()
             self.rest()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nobody waits for the answer any more."""
+        """The client has disconnected."""
         super().connection_lost(exc)
         if self._call is not None:
             self._call.leave()
 
     def _let_go(self) -> None:
-        """What is held is the application's."""
+        """Hand what is kept to the application."""
         self._held = None
         super().on_headers_complete()
         for part in self._parts:
@@ -114,26 +114,26 @@ class Call:
         self._inference: Inference | None = None
         self._admission: Admission | None = None
         self._here = ExitStack()
-        """What ends with the request: its place within the tenant's quota, and the bytes that it holds."""
+        """Releases the request's place in the tenant's quota and its bytes."""
         self._headers: Mapping[str, str] = {}
         self._writing: asyncio.Task[None] | None = None
         self._due: asyncio.TimerHandle | None = None
-        """When a rejection goes out that waits."""
+        """When a delayed rejection is sent."""
         self.keep_alive, self.response_complete, self.disconnected = keep_alive, False, False
         self.message_event = self
-        """Set when somebody leaves, which the connection tells anyway."""
+        """Required by uvicorn; set when the client disconnects, which the connection also reports."""
 
     def set(self) -> None:
-        """See ``message_event``."""
+        """Same as ``message_event``."""
 
     def begin(self, name: str, headers: Mapping[str, str], body: bytes) -> None:
-        """Ask, or be rejected."""
+        """Submit the request, or reject it."""
         service = self._service
         self._headers = headers
         try:
             self._admission = self._here.enter_context(service.admitted(headers))
             if len(body) > service.plan.gateway.largest_body:
-                raise Refusal(413, f"a request has at most {service.plan.gateway.largest_body} bytes")
+                raise Refusal(413, f"request too large (at most {service.plan.gateway.largest_body} bytes)")
             self._admission.memory.resize(len(body))
             self._inference = read_inference(service, self._admission.tenant, name, headers, body)
             self._admission.memory.resize(self._inference.held)
@@ -150,7 +150,7 @@ class Call:
             self._fail()
 
     def leave(self) -> None:
-        """The sender has gone."""
+        """The client has disconnected."""
         self.disconnected = True
         if not self.response_complete:
             self._close()
@@ -179,7 +179,7 @@ class Call:
             self._write(200, content, headers)
 
     async def _write_later(self, answer: Answer, size: int) -> None:
-        """What takes long to write."""
+        """Write a large answer."""
         assert self._inference is not None
         assert self._admission is not None
         write = partial(self._inference.reply, answer)
@@ -198,7 +198,7 @@ class Call:
 
     def _fail(self) -> None:
         _LOG.exception("an inference request")
-        self._refuse(Refusal(500, "an internal error: the gateway's log says more"))
+        self._refuse(Refusal(500, "internal error (bug in Mirage); see the gateway's log"))
 
     def _refuse(self, refusal: Refusal) -> None:
         if self._admission is not None:
@@ -214,12 +214,12 @@ class Call:
             self._write(refusal.status, refusal.body, headers)
 
     def _delay(self, status: int) -> float:
-        """Seconds until a rejection is due."""
+        """Seconds until a rejection is sent."""
         pace = self._service.paces.of("POST", status)
         return pace.delay(self._service.client(self._headers, self._connection.origin)) if pace else 0.0
 
     def _write(self, status: int, content: bytes, headers: Mapping[str, str]) -> None:
-        """Head and body at once: the client is woken once. Nothing where it has gone."""
+        """Send head and body together, so that the client wakes once; does nothing if it has disconnected."""
         if self.response_complete:
             return
         own = [name + b": " + value for name, value in self._connection.server_state.default_headers]
@@ -236,7 +236,7 @@ class Call:
         self._complete()
 
     async def _write_as_taken(self, content: bytes) -> None:
-        """Piece by piece; a client that takes nothing for a minute is left."""
+        """Send in parts; a client that takes nothing for a minute is disconnected."""
         transport, flow = self._connection.transport, self._connection.flow
         try:
             for piece in pieces_of(content):

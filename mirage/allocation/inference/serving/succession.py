@@ -1,4 +1,4 @@
-"""The handover between the gateways of two links: the successor is ready, and the predecessor makes way."""
+"""The handover between the gateways of two links: the successor is ready, and the predecessor exits."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _PATIENCE = 10.0
 
 
 async def take_over(folder: StateFolder, own: Address) -> str:
-    """Be the gateway that clients find, and tell the one before; what came of it, for the log.
+    """Become the gateway that clients find, and notify the predecessor; returns the result for the log.
 
-    First the address, then the word: whoever reads the old address meanwhile is still answered there.
+    The address is written first: clients that have read the old address are still answered there.
     """
     before = folder.read_address()
     folder.write_address(own)
@@ -32,9 +32,9 @@ async def take_over(folder: StateFolder, own: Address) -> str:
             async for _ in reply.content:
                 pass
     except (Unreachable, CutOff, TimeoutError):
-        return f"ready; the gateway before, {before.url}, is gone"
+        return f"ready; the predecessor's gateway {before.url} is gone"
     reply.close()
     upstream.close()
     if reply.status != 202:
-        return f"ready; {before.url} is not the gateway before any more (status {reply.status})"
-    return f"ready; {before.url} passes requests on to us and drains"
+        return f"ready; {before.url} is no longer the predecessor's gateway (status {reply.status})"
+    return f"ready; {before.url} forwards its requests to this gateway and drains"

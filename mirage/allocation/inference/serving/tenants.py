@@ -1,4 +1,4 @@
-"""Who asks, and how much they may."""
+"""Authentication and quotas of tenants."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Quota:
-    """A bucket that fills at the tenant's rate, and how many of its requests are here."""
+    """A token bucket at the tenant's rate, and the number of its current requests."""
 
     def __init__(self, plan: TenantPlan, now: float) -> None:
         self.plan = plan
@@ -23,24 +23,24 @@ class Quota:
         self._filled, self._at = float(plan.burst), now
 
     def enter(self, now: float) -> None:
-        """One of its requests comes; ``leave`` is due. Raises ``Refusal``."""
+        """Count a new request; call ``leave`` at its end. Raises ``Refusal``."""
         if self.here >= self.plan.concurrent:
             most = self.plan.concurrent
-            raise Refusal(429, f"tenant {self.plan.name!r} has {most} requests here, its most at once", 1)
+            raise Refusal(429, f"tenant {self.plan.name!r} has {most} requests in progress, its maximum", 1)
         self._fill(now)
         if self._filled < 1:
             wait = (1 - self._filled) / self.plan.rate
-            raise Refusal(429, f"tenant {self.plan.name!r} is over its {self.plan.rate:g} requests a second", wait)
+            raise Refusal(429, f"tenant {self.plan.name!r} exceeds {self.plan.rate:g} requests per second", wait)
         self._filled -= 0 if math.isinf(self.plan.rate) else 1
         self.here += 1
 
     def charge(self, requests: float, now: float) -> None:
-        """One of them costs as much as so many more: the next ones wait for it."""
+        """Charge a request like this number of additional ones, which delays the next ones."""
         self._fill(now)
         self._filled -= 0 if math.isinf(self.plan.rate) else requests
 
     def leave(self) -> None:
-        """It is through."""
+        """Count the end of a request."""
         self.here -= 1
 
     def _fill(self, now: float) -> None:
@@ -50,7 +50,7 @@ class Quota:
 
 
 class Tenants:
-    """Finds who asks by their key. Keys are known by their SHA-256 alone."""
+    """Finds the tenant of a key. Keys are stored only as SHA-256."""
 
     def __init__(self, plans: Sequence[TenantPlan], operators: Sequence[str], now: float) -> None:
         self.quotas = [Quota(plan, now) for plan in plans]
@@ -60,17 +60,17 @@ class Tenants:
     def find(self, key: str | None) -> int:
         """The tenant's row. Raises ``Refusal``."""
         if not key:
-            raise Refusal(401, "give your API key: Authorization: Bearer KEY")
+            raise Refusal(401, "API key missing; send Authorization: Bearer KEY")
         row = self._rows.get(digest_of(key))
         if row is None:
-            raise Refusal(401, "there is no such API key")
+            raise Refusal(401, "invalid API key")
         return row
 
     def known(self, key: str | None) -> int | None:
-        """The tenant's row; ``None``: the key is nobody's."""
+        """The tenant's row; ``None``: unknown key."""
         return self._rows.get(digest_of(key)) if key else None
 
     def check_operator(self, key: str | None) -> None:
-        """Raises ``Refusal`` for who is none."""
+        """Raise ``Refusal`` unless the key is an operator's."""
         if not key or digest_of(key) not in self._operators:
-            raise Refusal(401 if not key else 403, "this is for operators: Authorization: Bearer KEY of one")
+            raise Refusal(401 if not key else 403, "operators only; send Authorization: Bearer KEY of an operator")

@@ -1,4 +1,4 @@
-"""Tensors as the Open Inference Protocol (KServe v2) names them: in JSON, or as plain bytes behind it.
+"""Tensors of the Open Inference Protocol (KServe v2): in JSON, or as plain bytes behind it.
 
 https://kserve.github.io/website/docs/concepts/architecture/data-plane/v2-protocol and its binary extension.
 """
@@ -32,29 +32,29 @@ _KINDS: dict[str, frozenset[type]] = {
     "u": frozenset((int,)),
     "b": frozenset((bool,)),
 }
-"""What JSON may hold for a tensor of each kind."""
+"""JSON values that a tensor of each kind may hold."""
 LONGEST_NAME = 256
 _MOST_DIMENSIONS = 32
 _LARGEST_SIZE = 1 << 40
-"""Of one dimension, and of all of them multiplied: far more than any body holds."""
+"""Largest dimension, and largest number of elements: far more than any body holds."""
 _SHOWN = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What one input or output of a model looks like; -1: any length."""
+    """Name, datatype and shape of one input or output of a model; -1: any length."""
 
     name: str
     datatype: str
     shape: tuple[int, ...]
 
     def document(self) -> dict[str, Any]:
-        """As the protocol shows it."""
+        """JSON of the protocol."""
         return {"name": self.name, "datatype": self.datatype, "shape": list(self.shape)}
 
     @classmethod
     def of(cls, document: dict[str, Any]) -> Signature:
-        """The same read again."""
+        """Parse that JSON."""
         return cls(
             str(document["name"]), str(document["datatype"]), tuple(int(size) for size in document["shape"])
         )
@@ -70,7 +70,7 @@ class Tensor:
     data: memoryview
 
     def document(self) -> dict[str, Any]:
-        """Without its bytes."""
+        """JSON of the tensor without its bytes."""
         return {"name": self.name, "datatype": self.datatype, "shape": list(self.shape)}
 
     def array(self) -> np.ndarray[Any, np.dtype[Any]]:
@@ -79,14 +79,14 @@ class Tensor:
 
     @classmethod
     def of(cls, name: str, array: np.ndarray[Any, np.dtype[Any]]) -> Tensor:
-        """An array's bytes; not copied where they lie row by row."""
+        """Bytes of an array; not copied if they are contiguous."""
         whole = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
         data = whole.reshape(-1).data.cast("B") if whole.size else memoryview(b"")
         return cls(name, NAMES[whole.dtype], array.shape, data)
 
 
 def cut(documents: list[dict[str, Any]], data: memoryview) -> list[Tensor]:
-    """Tensors whose bytes lie one after the other. Raises ``Refusal`` where they do not fit."""
+    """Tensors whose bytes follow one another. Raises ``Refusal`` where they do not fit."""
     tensors, at = [], 0
     for document in documents:
         found = described(document)
@@ -94,12 +94,12 @@ def cut(documents: list[dict[str, Any]], data: memoryview) -> list[Tensor]:
         tensors.append(Tensor(found.name, found.datatype, found.shape, data[at : at + size]))
         at += size
     if at != len(data):
-        raise Refusal(400, f"the tensors need {at} bytes, {len(data)} came")
+        raise Refusal(400, f"the tensors need {at} bytes, {len(data)} were sent")
     return tensors
 
 
 def from_json(document: dict[str, Any]) -> Tensor:
-    """A tensor whose numbers stand in JSON, flat or nested. Raises ``Refusal``."""
+    """A tensor with its numbers in JSON, flat or nested. Raises ``Refusal``."""
     found = described(document)
     data = document.get("data")
     array = _numbers(found, _flat(found.name, data if isinstance(data, list) else [data]))
@@ -114,17 +114,19 @@ def from_json(document: dict[str, Any]) -> Tensor:
 def described(document: object) -> Signature:
     """Name, datatype and shape of a tensor, all within their bounds. Raises ``Refusal``."""
     if not isinstance(document, dict):
-        raise Refusal(400, "inputs: each is an object with name, datatype and shape")
+        raise Refusal(400, "inputs: expected objects with name, datatype and shape")
     name, datatype, shape = document.get("name"), document.get("datatype"), document.get("shape")
     if not isinstance(name, str) or len(name) > LONGEST_NAME:
-        raise Refusal(400, f"inputs: one has no name of at most {LONGEST_NAME} characters")
+        raise Refusal(400, f"inputs: expected a name of at most {LONGEST_NAME} characters")
     if not isinstance(datatype, str) or datatype not in DATATYPES:
-        raise Refusal(400, f"input {name!r}: datatype {shown(datatype)} is none of {', '.join(DATATYPES)}")
+        raise Refusal(
+            400, f"input {name!r}: unknown datatype {shown(datatype)} (choose from {', '.join(DATATYPES)})"
+        )
     if not isinstance(shape, list) or len(shape) > _MOST_DIMENSIONS or not all(map(_is_size, shape)):
         raise Refusal(
             400,
-            f"input {name!r}: shape is a list of whole numbers from 0 to {_LARGEST_SIZE},"
-            f" at most {_MOST_DIMENSIONS} of them",
+            f"input {name!r}: shape must be a list of at most {_MOST_DIMENSIONS}"
+            f" integers from 0 to {_LARGEST_SIZE}",
         )
     found = Signature(name, datatype, tuple(shape))
     _elements(found)
@@ -132,12 +134,12 @@ def described(document: object) -> Signature:
 
 
 def shown(value: object) -> str:
-    """What a request says, short enough for an error message; what is no text, by its kind alone."""
+    """A value of a request, shortened for an error message; only the type where it is no text."""
     return repr(value[:_SHOWN]) if isinstance(value, str) else f"of type {type(value).__name__}"
 
 
 def check_signature(tensors: Sequence[Signature], inputs: Sequence[Signature]) -> None:
-    """Raises ``Refusal`` where a model does not take these."""
+    """Raise ``Refusal`` where a model does not take these."""
     wanted, given = {each.name for each in inputs}, [tensor.name for tensor in tensors]
     if sorted(given) != sorted(wanted):
         names = ", ".join(given)
@@ -161,7 +163,7 @@ def _is_size(value: object) -> bool:
 
 
 def _elements(tensor: Signature) -> int:
-    """How many numbers a shape has. Raises ``Refusal`` before a product grows long."""
+    """Number of elements of a shape. Raises ``Refusal`` before a product grows long."""
     elements = 1
     for size in tensor.shape:
         elements *= max(1, size)
@@ -171,9 +173,9 @@ def _elements(tensor: Signature) -> int:
 
 
 def _flat(name: str, data: list[Any]) -> list[Any]:
-    """What stands in nested lists, one after the other. Raises ``Refusal`` where they are no rows.
+    """The values of nested lists, in order. Raises ``Refusal`` where rows differ.
 
-    Done level by level and not by numpy, which pads every element to the longest text.
+    Done level by level without numpy, which would pad every element to the longest text.
     """
     for _ in range(_MOST_DIMENSIONS):
         if list not in set(map(type, data)):
@@ -185,11 +187,11 @@ def _flat(name: str, data: list[Any]) -> list[Any]:
 
 
 def _numbers(tensor: Signature, numbers: list[Any]) -> np.ndarray[Any, np.dtype[Any]]:
-    """Numbers that a datatype holds as they are; nothing is cut off or wrapped around."""
+    """Numbers of a datatype, neither rounded nor wrapped around."""
     name, datatype, dtype = tensor.name, tensor.datatype, DATATYPES[tensor.datatype]
     if not set(map(type, numbers)) <= _KINDS[dtype.kind]:
         raise Refusal(400, f"input {name!r}: data does not hold numbers of datatype {datatype}")
-    beyond = Refusal(400, f"input {name!r}: a number in data is beyond {datatype}")
+    beyond = Refusal(400, f"input {name!r}: a number in data is out of the range of {datatype}")
     if dtype.kind in "iu" and numbers and not _within(numbers, dtype):
         raise beyond
     if dtype.kind != "f":

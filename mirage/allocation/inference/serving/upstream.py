@@ -1,4 +1,4 @@
-"""Another HTTP server, asked over connections that are kept: a successor's gateway, or the one behind a front."""
+"""HTTP client with persistent connections: to a successor's gateway, or to the gateway behind a reverse proxy."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ if TYPE_CHECKING:
 
 _CONNECT = 5.0
 _WITHIN = 3_600.0
-"""Seconds for a whole exchange: as long as the longest answer of a model that speaks as it thinks."""
+"""Seconds for a whole exchange: the longest streamed answer of a model."""
 _LARGEST_HEAD = 1 << 18
-"""Bytes of status and headers, those of interim answers included."""
+"""Bytes of status and headers, including interim answers."""
 _MOST_KEPT = 64
 _LARGEST_PROOF = 1_024
 _CHUNK = 1 << 16
 _HOP = {b"connection", b"keep-alive", b"transfer-encoding", b"upgrade", b"te", b"trailer", b"expect"}
-"""Headers that are for one connection alone."""
+"""Hop-by-hop headers."""
 _ANEW = _HOP | {b"host", b"content-length"}
 
 
 class Unreachable(Exception):
-    """Nobody has begun to answer: asking again, there or elsewhere, repeats nothing."""
+    """The server has not begun to answer: a retry, there or elsewhere, repeats nothing."""
 
 
 class CutOff(Exception):
-    """The answer has begun, and its rest does not come."""
+    """The answer has begun and is incomplete."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inquiry:
-    """A request to be passed on."""
+    """A request to forward."""
 
     method: str
     target: str
@@ -52,29 +52,29 @@ class Inquiry:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The head of an answer; its body comes by ``content``. ``close`` is due when nobody reads on."""
+    """The head of an answer; ``content`` yields its body. Call ``close`` when the client stops reading."""
 
     status: int
     headers: list[tuple[bytes, bytes]]
     content: AsyncIterator[bytes]
     close: Callable[[], None]
     whole: bytes | None = None
-    """The body, where all of it has come with the head; ``content`` need not be asked then."""
+    """The body, if all of it came with the head; ``content`` is not needed then."""
 
 
 class Upstream:
-    """One server's address, and connections to it."""
+    """The address of one server, and connections to it."""
 
     def __init__(self, url: str, token: str = "", within: float = _WITHIN) -> None:
         """``url``: ``http://HOST:PORT`` or ``https://...``; ``within``: seconds for a whole exchange.
 
-        ``token``: of the gateway that listens there; whoever cannot prove to know it is asked nothing. Empty:
-        whoever listens there will do. Raises ``ValueError``.
+        ``token``: of the gateway that listens there; the server must prove to know it before it gets a request.
+        Empty: no proof. Raises ``ValueError``.
         """
         parts = urlsplit(url)
         whole = parts.scheme in ("http", "https") and parts.hostname and parts.port and parts.path in ("", "/")
         if not (whole and parts.hostname and parts.port):
-            raise ValueError(f"{without_secrets(url)!r} is no address such as http://127.0.0.1:8800")
+            raise ValueError(f"invalid address {without_secrets(url)!r}; expected such as http://127.0.0.1:8800")
         self.url = url.rstrip("/")
         self.host, self.port = parts.hostname, parts.port
         self.tls = ssl.create_default_context() if parts.scheme == "https" else None
@@ -82,9 +82,9 @@ class Upstream:
         self._kept: list[_Connection] = []
 
     async def ask(self, inquiry: Inquiry) -> Reply:
-        """Raises ``Unreachable`` while nothing of an answer has come.
+        """Send a request. Raises ``Unreachable`` if no part of an answer has come.
 
-        A kept connection may have been closed by the server meanwhile; then a new one is made.
+        If the server has closed a persistent connection meanwhile, a new one is opened.
         """
         until = asyncio.get_running_loop().time() + self._within
         while self._kept:
@@ -94,7 +94,7 @@ class Upstream:
         return await self._ask(await self._connect(), inquiry, until)
 
     def close(self) -> None:
-        """Those connections that nobody uses."""
+        """Close the connections that are not in use."""
         while self._kept:
             self._kept.pop().close()
 
@@ -114,7 +114,7 @@ class Upstream:
         return connection
 
     async def _check(self, connection: _Connection) -> None:
-        """Raises ``Unreachable`` where the other side is not the gateway, before it is told anything."""
+        """Raises ``Unreachable`` where the server is not the gateway, before it gets any data."""
         challenge, until = proof.fresh(), asyncio.get_running_loop().time() + _CONNECT
         inquiry = Inquiry("GET", proof.PLACE, [(proof.CHALLENGE.encode(), challenge.encode())], b"")
         said = b""
@@ -129,9 +129,7 @@ class Upstream:
         shown = said.decode("latin-1") if answer.status == 200 and said.isascii() else None
         proven = proof.proves(self._token, proof.gateway_at(self.url), challenge, shown)
         if not (proven and connection.reusable()):
-            raise Unreachable(
-                f"{self.url}: whoever listens there is not the gateway that the state directory names"
-            )
+            raise Unreachable(f"{self.url}: the server there is not the gateway that the state directory names")
 
     async def _ask(self, connection: _Connection, inquiry: Inquiry, until: float) -> Reply:
         try:
@@ -152,7 +150,7 @@ class Upstream:
 
 
 class _Answer:
-    """What has come of one answer; httptools calls."""
+    """The parser state of one answer; httptools calls its methods."""
 
     def __init__(self, method: str) -> None:
         self.status = 0
@@ -161,55 +159,55 @@ class _Answer:
         self.begun = self.complete = False
         self._head = 0
         self.keeps_connection = False
-        """Whether another request may follow."""
+        """Whether another request may follow on the connection."""
         self._bodiless = method == "HEAD"
         self._parser = httptools.HttpResponseParser(self)
 
     def feed(self, data: bytes) -> None:
-        """Raises ``CutOff`` for what is no answer."""
+        """Parse data. Raises ``CutOff`` where it is invalid."""
         if self.complete:
-            raise CutOff("more came than an answer")
+            raise CutOff("data follows the end of the answer")
         self._head += 0 if self.begun else len(data)
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            raise CutOff(f"that is no answer: {error}") from error
+            raise CutOff(f"invalid HTTP: {error}") from error
         if not self.begun and self._head > _LARGEST_HEAD:
             raise CutOff("the head of the answer is too large")
 
     def end(self) -> None:
-        """The connection has ended, as some answers do. Raises ``CutOff`` where that is too early."""
+        """The connection has ended, which ends some answers. Raises ``CutOff`` where it is too early."""
         framed = any(name.lower() in (b"content-length", b"transfer-encoding") for name, _ in self.headers)
         if not self.begun or framed:
             raise CutOff("the connection was closed")
         self.complete = True
 
     def on_message_begin(self) -> None:
-        """Of this answer, or of one that says that it is to come."""
+        """Status of this answer, or of an interim one."""
         self.headers = []
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One more."""
+        """One header."""
         self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        """The head has come."""
+        """End of the head."""
         self.status = self._parser.get_status_code()
         self.begun = self.status >= 200
         self.complete = self.begun and self._bodiless
 
     def on_body(self, body: bytes) -> None:
-        """Part of it."""
+        """Part of the body."""
         self.parts.append(body)
 
     def on_message_complete(self) -> None:
-        """All has come."""
+        """End of the answer."""
         self.complete = self.begun
         self.keeps_connection = self.complete and not self._bodiless and bool(self._parser.should_keep_alive())
 
 
 class _Connection:
-    """HTTP/1.1, one request after the other."""
+    """HTTP/1.1, one request at a time."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: bytes) -> None:
         self._reader, self._writer, self._host = reader, writer, host
@@ -217,7 +215,7 @@ class _Connection:
         self._until = 0.0
 
     async def ask(self, inquiry: Inquiry, until: float) -> _Answer:
-        """The answer, once its head has come; on the loop's clock, all of it has to come before ``until``.
+        """Send a request; returns when the head has come. All of it must come before ``until`` (loop time).
 
         Raises ``Unreachable``.
         """
@@ -233,7 +231,7 @@ class _Connection:
         return self._answer
 
     async def content(self) -> AsyncIterator[bytes]:
-        """Raises ``CutOff``."""
+        """Read data. Raises ``CutOff``."""
         answer = self._answer
         while True:
             while answer.parts:
@@ -246,11 +244,11 @@ class _Connection:
                 raise CutOff(str(error)) from error
 
     def reusable(self) -> bool:
-        """Whether the answer is through and the server keeps the connection."""
+        """Whether the answer is complete and the server keeps the connection."""
         return self._answer.keeps_connection and not self._reader.at_eof()
 
     def close(self) -> None:
-        """At once."""
+        """Close immediately."""
         self._writer.transport.abort()
 
     async def _read(self) -> None:
@@ -263,10 +261,10 @@ class _Connection:
 
 
 def _encoded(inquiry: Inquiry, host: bytes) -> bytes:
-    """Raises ``ValueError`` for what would be read as something else."""
+    """The bytes of a request. Raises ``ValueError`` where they could be parsed differently."""
     lines = [f"{inquiry.method} {inquiry.target} HTTP/1.1".encode("latin-1"), b"Host: " + host]
     lines += [name + b": " + value for name, value in inquiry.headers if name.lower() not in _ANEW]
     lines.append(b"Content-Length: %d" % len(inquiry.body))
     if lines[0].count(b" ") != 2 or any(b"\r" in line or b"\n" in line for line in lines):
-        raise ValueError(f"{inquiry.target!r} cannot be asked for")
+        raise ValueError(f"invalid target {inquiry.target!r}")
     return b"\r\n".join((*lines, b"", inquiry.body))

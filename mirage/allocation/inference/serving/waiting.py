@@ -1,4 +1,4 @@
-"""Requests that wait, as the columns of a view: in order of arrival, no row between them empty."""
+"""Waiting requests as the columns of a view, in order of arrival and without empty rows."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 _FIRST = 64
 _TYPES = {"request": np.int64, "model": np.int32, "tenant": np.int32}
-"""The others are float64."""
+"""Columns that are not float64."""
 
 
 class Waiter(NamedTuple):
-    """One request that waits; the names are those of ``SystemView``."""
+    """One waiting request; the names are those of ``SystemView``."""
 
     request: int
     model: int
@@ -28,19 +28,19 @@ class Waiter(NamedTuple):
 
 
 class Waiting:
-    """Rows that are added at the end, or put back where they were, and taken from anywhere."""
+    """Rows that are added at the end, or returned to their place, and removed anywhere."""
 
     def __init__(self) -> None:
         self._count = 0
         self._columns = {name: np.empty(_FIRST, _TYPES.get(name, np.float64)) for name in Waiter._fields}
         self._waiters = dict[int, Waiter]()
-        """The same by number."""
+        """Numbers of the requests, by row."""
 
     def __len__(self) -> int:
         return self._count
 
     def column(self, name: str) -> NDArray[np.generic]:
-        """Borrowed; good until the next change."""
+        """A borrowed array, valid until the next change."""
         return self._columns[name][: self._count]
 
     def find(self, request: int) -> int | None:
@@ -49,7 +49,7 @@ class Waiting:
         return row if row < self._count and self._columns["request"][row] == request else None
 
     def put(self, waiter: Waiter) -> None:
-        """Into its place by number."""
+        """Insert a request at its place by number."""
         if self._count == len(self._columns["request"]):
             self._columns = {name: np.resize(column, 2 * self._count) for name, column in self._columns.items()}
         at = self._place(waiter.request)
@@ -61,7 +61,7 @@ class Waiting:
         self._count += 1
 
     def take(self, rows: NDArray[np.integer]) -> list[Waiter]:
-        """Remove rows, which are unique; those taken, in the order asked for."""
+        """Remove rows, which are unique; returns them in the order of the argument."""
         taken = [self._waiters.pop(number) for number in self.column("request")[rows].tolist()]
         if len(taken) in (0, self._count):
             self._count -= len(taken)
@@ -75,7 +75,7 @@ class Waiting:
         return taken
 
     def _place(self, request: int) -> int:
-        """Most come in order."""
+        """The row for a number; most requests come in order."""
         if not self._count or self._columns["request"][self._count - 1] < request:
             return self._count
         return int(np.searchsorted(self.column("request"), request))

@@ -1,7 +1,7 @@
-"""The process on a unit: ``python -m mirage.allocation.inference.serving.worker``.
+"""The worker process of a unit: ``python -m mirage.allocation.inference.serving.worker``.
 
-It connects to its gateway, which proves itself and says what to load; it loads, warms up, says how long a request
-of each model takes, and answers requests until the connection ends. It outlives no gateway.
+It connects to its gateway, which authenticates and names the models. The worker loads them, warms them up, reports
+the time of a request of each model, and answers requests. It exits when the connection ends.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _GREETING = 1 << 16
 
 
 class NotOurs(Exception):
-    """Whoever listens there is not the gateway that has started this worker."""
+    """The server there is not the gateway that has started this worker."""
 
 
 def main() -> int:
-    """The exit code: 0 when the gateway has ended the connection."""
+    """Run the worker; exit code 0 when the gateway has closed the connection."""
     try:
         connection, setup = connect(os.environ)
     except (KeyError, OSError, EOFError, NotOurs) as error:
@@ -43,7 +43,7 @@ def main() -> int:
 
 
 def connect(environment: Mapping[str, str]) -> tuple[socket.socket, dict[str, Any]]:
-    """The connection, and what the gateway wants loaded. Raises ``NotOurs``."""
+    """The connection, and the models to load. Raises ``NotOurs``."""
     host, _, port = environment[proof.GATE].rpartition(":")
     secret, name = environment[proof.SECRET], environment[proof.NAME]
     connection = socket.create_connection((host, int(port)), _CONNECT)
@@ -57,7 +57,7 @@ def connect(environment: Mapping[str, str]) -> tuple[socket.socket, dict[str, An
 
 
 def serve(connection: socket.socket, setup: dict[str, Any]) -> None:
-    """Load, say so, answer. Raises ``EOFError`` when the gateway has gone."""
+    """Load, report, answer. Raises ``EOFError`` when the gateway has disconnected."""
     if any("backend" in model for model in setup["models"]):
         from mirage.allocation.inference.serving.serverwatch import ServerWatch
 
@@ -76,14 +76,14 @@ def serve(connection: socket.socket, setup: dict[str, Any]) -> None:
 
 
 def _greet(connection: socket.socket, secret: str, name: str) -> dict[str, Any]:
-    """Prove who we are, and have the other side prove who it is."""
+    """Authenticate to the gateway, and verify its proof."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     challenge, mine = receive(connection, _GREETING)[0], proof.fresh()
     answer = proof.prove(secret, "worker", str(challenge.get("challenge")))
     send(connection, {"unit": name, "proof": answer, "challenge": mine})
     setup, _ = receive(connection, _GREETING)
     if not proof.proves(secret, "gateway", mine, setup.get("proof")):
-        raise NotOurs("who listens there could not prove that it is our gateway")
+        raise NotOurs("the server there could not prove that it is our gateway")
     return setup
 
 
