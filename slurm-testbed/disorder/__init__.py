@@ -1,1 +1,1 @@
-"""Chains under faults that combine and come again, on a real Slurm."""
+"""Chains under combined and repeated failures, on a real Slurm."""

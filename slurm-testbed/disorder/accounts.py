@@ -1,4 +1,4 @@
-"""What Slurm's accounting says of every job with a link's mark, and when it could not be asked."""
+"""Jobs of a round according to Slurm's accounting, by their links' tags, and when accounting did not answer."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 _FIELDS = ("JobIDRaw", "User", "State", "Submit", "Start", "End", "ExitCode", "NodeList", "Comment")
 CATCHES_UP_S = 240.0
-"""Real seconds; slurmctld keeps for slurmdbd what it could not yet tell it."""
+"""Real seconds; slurmctld keeps records that it could not send to slurmdbd yet."""
 FORGETS_S = 600
-"""How long slurmctld may not have saved a submitted job, in Slurm's seconds: 5 s at x60, and some more."""
+"""How long slurmctld may not have saved a submitted job, in Slurm's seconds: 5 s at x60, and a margin."""
 _KEPT = re.compile(r"DBD Agent queue size: *([0-9]+)")
 _NO_NODES = ("None assigned", "")
 _AFTER_A_RUN = (JobState.TIMEOUT, JobState.COMPLETED, JobState.FAILED, JobState.OUT_OF_MEMORY)
@@ -50,12 +50,12 @@ class Accounting:
     """By tag: job, start and end of each run that has both, also of those that a requeue ended."""
 
     def read(self, known: set[JobId]) -> None:
-        """Ask, once accounting has caught up; jobs that are ``known`` may not be there yet.
+        """Read accounting once it has caught up; jobs that are ``known`` may not be there yet.
 
         Raises ``subprocess.SubprocessError``, ``TestbedError``.
         """
-        wait_until(self._caught_up, CATCHES_UP_S, "accounting to know what came of jobs that were requeued")
-        with suppress(TestbedError):  # the judgement tells which are missing
+        wait_until(self._caught_up, CATCHES_UP_S, "accounting to know the state of requeued jobs")
+        with suppress(TestbedError):  # the judgement names the missing ones
             wait_until(lambda: known <= self._ids(), CATCHES_UP_S, "the jobs that the daemon knows")
         for job in map(_job, self._rows()):
             self.jobs.setdefault(job.tag, []).append(job)
@@ -66,7 +66,7 @@ class Accounting:
                 self.runs.setdefault(job.tag, []).append((job.job_id, job.start, job.end))
 
     def _caught_up(self) -> bool:
-        """Whether slurmctld has told all, and no job's last row is of a run that a requeue ended: one follows."""
+        """Whether slurmctld has sent everything, and no job's last row is a requeued run: another one follows."""
         kept = _KEPT.search(self.around.run("root", ["sdiag"], fast=True))
         return bool(kept and kept[1] == "0") and all(row["State"] != "REQUEUED" for row in self._rows())
 
@@ -89,11 +89,11 @@ class Accounting:
         return [run for tag, runs in self.runs.items() if _is_of(record, tag) for run in runs]
 
     def times_run(self, job: Job) -> int:
-        """How often it started; at least once where it ended as only a job ends that has."""
+        """How often it started; at least once if it ended in a state that only started jobs reach."""
         return self.ran[job.job_id] or int(job.state in _AFTER_A_RUN)
 
     def in_the_dark(self, job: Job) -> bool:
-        """Whether accounting was asked without success after the job's end, or has itself lost its start."""
+        """Whether accounting failed to answer after the job's end, or has lost its start."""
         lost = job.state in _AFTER_A_RUN and job.start == ABSENT
         return lost or any(when >= job.end for when in self.silences)
 
@@ -111,7 +111,7 @@ class Accounting:
     def took_back(self, link: Link, job: Job) -> bool:
         """slurmctld starts with its last saved state: a job that had ended may run again until it notices.
 
-        It also never reports a requeued job that was cancelled while it waited; accounting keeps the run before.
+        It also never reports a requeued job that was cancelled while pending; accounting keeps the run before.
         """
         again = any(link.end <= kill <= job.end for kill in self.kills)
         return again or (
@@ -122,12 +122,12 @@ class Accounting:
         )
 
     def told_to_leave(self, job: Job) -> bool:
-        """Accounting does not tell of signals, nor who sent them."""
+        """Accounting records no signals and no senders."""
         del job
         return False
 
     def cancelled(self, chain_id: ChainId) -> bool:
-        """Nobody cancels a chain here."""
+        """No user cancels a chain here."""
         del chain_id
         return False
 
@@ -160,7 +160,7 @@ def _job(row: dict[str, str]) -> Job:
 
 
 def _state(word: str) -> JobState:
-    """A run that a requeue ended has no state of its own; the job continues."""
+    """A run that a requeue ended has no state in accounting; the job continues."""
     return JobState.PENDING if word == "REQUEUED" else JobState[word]
 
 

@@ -1,4 +1,4 @@
-"""``slurm-testbed/chaos``: plays rounds, writes one line each, and continues where it was ended."""
+"""``slurm-testbed/chaos``: run rounds, write one line each, and skip rounds that are in the log."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests"))  # what is judged at the end is judged as after the runs without a Slurm
+sys.path.insert(0, str(ROOT / "tests"))  # the final judgement is that of the runs without a Slurm
 
 from disorder.rounds import Ground, document  # noqa: E402
 from keepalive.program import find_program  # noqa: E402
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit code 1 where an invariant broke."""
+    """Run the rounds; exit code 1 where an invariant was violated."""
     args = _parser().parse_args(argv)
     first, _, last = args.seeds.partition("-")
     done = _done(args.log)
@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         played = ground.play(seed)
         with args.log.open("a") as log:
             log.write(f"{document(played)}\n")
-        sys.stdout.write(f"seed {seed}: {played.links} links, {len(played.story)} faults, {played.seconds} s\n")
+        sys.stdout.write(f"seed {seed}: {played.links} links, {len(played.story)} failures, {played.seconds} s\n")
         for each in (*played.broken, *(played.story if played.broken else ())):
             sys.stdout.write(f"  {each}\n")
         sys.stdout.flush()
@@ -45,10 +45,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--dir", type=Path, default=Path("/run/mirage-testbed"), help="the running testbed's directory"
     )
-    parser.add_argument("--work", type=Path, default=Path("/run/mirage-chaos"), help="directory for the daemons")
-    parser.add_argument("--seeds", default="0-49", help="such as 0-49 or 17")
+    parser.add_argument("--work", type=Path, default=Path("/run/mirage-chaos"), help="directory of the daemons")
+    parser.add_argument("--seeds", default="0-49", help="range such as 0-49, or one (default: %(default)s)")
     parser.add_argument(
-        "--log", type=Path, default=Path("chaos.jsonl"), help="one line a round; rounds in it are not played again"
+        "--log", type=Path, default=Path("chaos.jsonl"), help="one line per round; rounds in it are skipped"
     )
     return parser
 
@@ -61,5 +61,5 @@ def _done(log: Path) -> dict[int, dict[str, Any]]:
 def _report(rounds: list[dict[str, Any]]) -> int:
     broken = [played["seed"] for played in rounds if played["broken"]]
     links, faults = sum(each["links"] for each in rounds), sum(len(each["story"]) for each in rounds)
-    sys.stdout.write(f"{len(rounds)} rounds: {links} links, {faults} faults; broken: {broken or 'none'}\n")
+    sys.stdout.write(f"{len(rounds)} rounds: {links} links, {faults} failures; violated: {broken or 'none'}\n")
     return int(bool(broken))

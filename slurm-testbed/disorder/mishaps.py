@@ -1,4 +1,4 @@
-"""Slurm's commands with something in between: questions and answers get lost, and a log has them all."""
+"""Wrappers around Slurm's commands that lose requests or output, and log every call."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KINDS = {
     "late": ("sbatch", "scancel"),
     "cut": ("squeue", "sacct"),
 }
-"""What can befall a call, and which commands it befalls."""
+"""Kinds of failure of a call, and the commands that they apply to."""
 
 _PROGRAM = """#!/bin/sh
 # {kinds}
@@ -57,22 +57,22 @@ class Call:
     """The real time of its end."""
     begun: float
     name: str
-    """The command; ``queue``: the whole queue was asked for."""
+    """The command; ``queue``: a query of the whole queue."""
     whole: bool
-    """Whether what Slurm said arrived as it was said."""
+    """Whether Slurm's output arrived unchanged."""
     caller: int
-    """The process that asked."""
+    """PID of the caller."""
 
 
 @dataclass
 class Mishaps:
-    """Programs in ``folder``/bin that stand before Slurm's own."""
+    """Wrapper programs in ``folder``/bin, found before Slurm's."""
 
     folder: Path
     _count: int = field(default=0)
 
     def install(self) -> None:
-        """Make them; every user's calls pass through."""
+        """Create them; the calls of every user pass through."""
         shutil.rmtree(self.folder, ignore_errors=True)
         for name in ("bin", "mishaps", "taken"):
             (self.folder / name).mkdir(parents=True)
@@ -88,11 +88,11 @@ class Mishaps:
 
     @property
     def path(self) -> Path:
-        """The directory to put before the others of PATH."""
+        """The directory to put first in PATH."""
         return self.folder / "bin"
 
     def befall(self, command: str, kind: str) -> None:
-        """The next call of ``command`` that begins meets this."""
+        """Make the next call of ``command`` fail in this way."""
         self._count += 1
         place = self.folder / "mishaps" / f"{command}.{self._count:06}"
         waiting = place.with_name(f".{place.name}")
@@ -101,12 +101,12 @@ class Mishaps:
         waiting.rename(place)
 
     def clear(self) -> None:
-        """Nothing more befalls anybody."""
+        """Discard failures that no call has met yet."""
         for place in (self.folder / "mishaps").iterdir():
             place.unlink(missing_ok=True)
 
     def calls(self) -> Iterator[Call]:
-        """All until now, in the order in which they ended."""
+        """All calls until now, in order of their ends."""
         for line in (self.folder / "calls.log").read_text().splitlines():
             at, begun, name, mishap, status, caller = line.split()
             yield Call(float(at), float(begun), name, status == "0" and mishap in ("none", "slow"), int(caller))

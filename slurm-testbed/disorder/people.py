@@ -1,4 +1,4 @@
-"""What people do meanwhile: other time limits, holds, limits of users, drained nodes, edited scripts, garbage."""
+"""Actions of users and administrators: time limits, holds, user limits, drained nodes, edited scripts, garbage."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _BASE = {
 
 @dataclass
 class People:
-    """Each deed returns what was done; what has to be taken back is kept until ``restore``."""
+    """Each action returns what was done; what must be undone is kept until ``restore``."""
 
     around: Surroundings
     mirage: Mirage
@@ -51,7 +51,7 @@ class People:
     _undo: list[tuple[str, Callable[[], object]]] = field(default_factory=list)
 
     def act(self, rng: random.Random) -> tuple[str, Callable[[], None] | None]:
-        """Do something. What was done, and what takes it back; ``None``: nothing has to be."""
+        """Do something. Returns what was done, and what undoes it; ``None``: nothing to undo."""
         deeds = (
             self._limit_lowered,
             self._limit_raised,
@@ -67,7 +67,7 @@ class People:
         return said, (self._take_back if len(self._undo) > before else None)
 
     def restore(self) -> None:
-        """Take back all that has not been. Raises ``subprocess.SubprocessError``."""
+        """Undo all actions. Raises ``subprocess.SubprocessError``."""
         while self._undo:
             self._take_back()
 
@@ -76,27 +76,27 @@ class People:
             self._undo[0][1]()
             self._undo.pop(0)
 
-    # Deeds
+    # Actions
 
     def _limit_lowered(self, rng: random.Random) -> str:
-        """To a minute or two from now: often within the time for which the job was promised a warning."""
+        """Set the limit to one or two minutes from now: often less than the promised time of a warning."""
         job = self._link(rng, "R")
         if job is None:
-            return "no link runs whose limit could be lowered"
+            return "no link runs whose time limit could be lowered"
         ran, more = self._squeue(job, "%M"), rng.randint(1, 2)
         if not _RUNNING_TIME.fullmatch(ran):
-            return f"job {job}, whose limit was to be lowered, does not run: {ran!r}"
+            return f"job {job}, whose time limit was to be lowered, does not run: {ran!r}"
         minutes = _seconds(ran) // 60 + more
         self._scontrol("update", f"JobId={job}", f"TimeLimit={minutes}")
-        return f"the limit of job {job} is set to {minutes} min"
+        return f"the time limit of job {job} is set to {minutes} min"
 
     def _limit_raised(self, rng: random.Random) -> str:
         job = self._link(rng, "R")
         if job is None:
-            return "no link runs whose limit could be raised"
+            return "no link runs whose time limit could be raised"
         more = rng.randint(1, 4)
         self._scontrol("update", f"JobId={job}", f"TimeLimit=+{more}")
-        return f"the limit of job {job} is raised by {more} min"
+        return f"the time limit of job {job} is raised by {more} min"
 
     def _held(self, rng: random.Random) -> str:
         job = self._link(rng, "PD")
@@ -126,7 +126,7 @@ class People:
         return f"job {job} is requeued"
 
     def _scripts_edited(self, rng: random.Random) -> str:
-        """Links run what was submitted, whatever becomes of the file."""
+        """Links run the submitted script, even if the file changes."""
         scripts: list[Path] = sorted(self.mirage.folder.glob("c*.sh"))
         if not scripts:
             return "no script is left to be deleted"
@@ -143,7 +143,7 @@ class People:
         self.around.start("carol", argv, self.mirage.folder / "garbage.log")
         return f"carol posts garbage for {GARBAGE_S} s"
 
-    # How
+    # Implementation
 
     def _link(self, rng: random.Random, state: str) -> str | None:
         text = self.around.run("root", ["squeue", "-h", "-t", state, "-o", "%A %k"], fast=True)
@@ -157,7 +157,7 @@ class People:
         self.around.run("root", ["scontrol", *words], fast=True)
 
     def _release(self, job: str) -> None:
-        """Where it is still there: its chain may have been over since."""
+        """Undo it if it still applies: its chain may have ended."""
         try:
             self._scontrol("release", job)
         except subprocess.CalledProcessError as error:
@@ -177,7 +177,7 @@ class People:
 
 
 def garbage() -> list[str]:
-    """Documents that no daemon should take, or that should hurt nobody where it does."""
+    """Documents that a daemon should reject, or accept without harm to other users."""
     long = {"predictor": "fixed:" + "9" * 5_000 + "d"}
     huge = {"predictor": "average:9999999999999999999999999"}
     path = {"predictor": "xgboost:/dev/zero"}

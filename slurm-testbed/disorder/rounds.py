@@ -1,4 +1,4 @@
-"""One round: some chains, a storm, the calm in which all must end, and the judgement."""
+"""One round: some chains, a period of failures, a calm in which all chains must end, and the judgement."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ FAILURES = "exit=continue,node=continue,cancelled=continue"
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What became of one seed."""
+    """Result of one seed."""
 
     seed: int
     broken: list[str]
@@ -75,7 +75,7 @@ class Round:
 
 @dataclass
 class Ground:
-    """Where rounds are played: one testbed, one after the other."""
+    """Runs rounds on one testbed, one after the other."""
 
     around: Surroundings
     program: Program
@@ -83,7 +83,7 @@ class Ground:
     work: Path
 
     def play(self, seed: int) -> Round:
-        """One round. Raises ``TestbedError`` where the testbed itself fails."""
+        """Run one round. Raises ``TestbedError`` where the testbed itself fails."""
         rng, begun = random.Random(seed), time.monotonic()  # noqa: S311 - disorder, no secret
         cluster.repair(self.layout)
         mishaps = Mishaps(self.work / "line")
@@ -110,13 +110,13 @@ class Ground:
         return Round(seed, broken, storm.story, links, requeued, round(time.monotonic() - begun, 1))
 
     def _submit(self, mirage: Mirage, rng: random.Random, stamp: str) -> list[str]:
-        """Three or four chains; their ids."""
+        """Submit three or four chains; their ids."""
         asked = [self._chain(mirage, rng, f"c{stamp}-{k}", OWNERS[k % 2]) for k in range(rng.randint(3, 4))]
         with ThreadPoolExecutor(len(asked)) as pool:
             return [said.strip() for said in pool.map(lambda each: mirage.ask(*each), asked)]
 
     def _chain(self, mirage: Mirage, rng: random.Random, name: str, owner: str) -> tuple[str, ...]:
-        """Whom to ask what."""
+        """Submit one chain."""
         lines = ("--partition=cpu", "--nodes=1", "--exclusive")
         text, minutes = rng.choice(SCRIPTS), rng.randint(3, 5)
         wanted: tuple[str, ...] = (f"--links={rng.randint(2, 4)}", "--done-exit-code=none")
@@ -131,7 +131,7 @@ class Ground:
         return (owner, "submit", *service.options, *more, str(script))
 
     def _calm(self, mirage: Mirage, chains: list[str], hanging: cluster.HangingNodes, story: list[str]) -> None:
-        """Until all chains are over. A site's Slurm, too, takes a node away on which a step does not end."""
+        """Wait until all chains are over. As on a site, a node whose step does not end is set down."""
         end = time.monotonic() + CALM_S
         while time.monotonic() < end and not _all_over(mirage, chains):
             story.extend(f"  calm {node} was completing for too long and failed" for node in hanging.free())
@@ -152,12 +152,12 @@ class Ground:
         broken = [*accounting.doubles(), *judged(records, journal, accounting), *blind(calls)]
         for record in records:
             broken += self._judge_writers(record, accounting)
-        broken += [f"{r.chain.chain_id} was taken: garbage" for r in stored if r not in records]
-        broken += [f"{chain} is not in the store" for chain in set(chains) - {r.chain.chain_id for r in records}]
+        broken += [f"{r.chain.chain_id} is garbage and was accepted" for r in stored if r not in records]
+        broken += [f"{chain} is not stored" for chain in set(chains) - {r.chain.chain_id for r in records}]
         return broken, sum(map(len, accounting.jobs.values()))
 
     def _judge_writers(self, record: ChainRecord, accounting: Accounting) -> Iterator[str]:
-        """By what the links themselves wrote, and by when they ran."""
+        """Judge by what the links wrote, and by when they ran."""
         chain = record.chain
         if chain.handover.policy is HandoverPolicy.NONE:
             yield from judge_one_writer(chain.chain_id, accounting.runs_of(record))
@@ -173,9 +173,9 @@ class Ground:
 
 
 def blind(calls: list[Call]) -> Iterator[str]:
-    """Submissions that began after a poll of the queue that did not succeed.
+    """Submissions that began after a failed poll of the queue.
 
-    A query of a killed daemon may end after those of the next daemon: its answer counts for nothing.
+    A query of a killed daemon may end after those of the next daemon: its output counts for nothing.
     """
     polls, daemons = list[Call](), list[int]()
     for call in calls:

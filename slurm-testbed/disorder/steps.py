@@ -1,4 +1,4 @@
-"""What scripts themselves wrote: the steps of a training run, each once and in order, whoever was killed when."""
+"""Output of the scripts: the steps of a training run must appear once and in order, whatever was killed."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ while [ "$n" -lt @GOAL@ ]; do
     echo "$n $SLURM_JOB_ID $MIRAGE_LINK" >>"$steps"
 done
 """.replace("@GOAL@", str(GOAL))
-"""Continues from the last step that is written, and ends with 0 where it is warned or has done its work."""
+"""Continues from the last recorded step, and exits with 0 when it is warned or has finished."""
 
 
 def judge_steps(chain: str, text: str, *, done: bool) -> Iterator[str]:
-    """Say what is wrong with the steps that the links of ``chain`` wrote; ``done``: Mirage calls it done."""
+    """Yield errors in the steps that the links of ``chain`` wrote; ``done``: Mirage reports it as done."""
     rows = [line.split() for line in text.splitlines()]
     written = [(int(row[0]), JobId(int(row[1]))) for row in rows]
     return judge_step_numbers(chain, written, GOAL if done else None)
 
 
 def judge_one_writer(chain: str, runs: Sequence[tuple[int, int, int]]) -> Iterator[str]:
-    """Say which runs (job id, start, end) overlap: links of one writer never run together."""
+    """Yield runs (job id, start, end) that overlap: links of a one-writer chain never run together."""
     for one, other in pairwise(sorted(runs, key=lambda run: run[1:])):
         if other[1] < one[2]:
             yield f"{chain}: job {other[0]} started {one[2] - other[1]} s before job {one[0]} ended"

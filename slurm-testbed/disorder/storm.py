@@ -1,4 +1,4 @@
-"""What goes wrong in a round, and when: drawn once from its seed, executed on the real clock."""
+"""The failures of a round and their times: drawn once from its seed, injected on the real clock."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from onehost.settings import Settings
 
 LONGEST = 8.0
-"""Real seconds for which anything is away."""
+"""Real seconds for which a service or node is away."""
 BURST = 6
-"""Calls in a row that meet a mishap, at most."""
+"""Most failing calls in a row."""
 
 
 @dataclass
 class Storm:
-    """Faults begin within ``seconds`` real seconds; ``blow`` returns when the last of them is over."""
+    """Failures begin within ``seconds`` real seconds; ``blow`` returns when the last of them is over."""
 
     mirage: Mirage
     mishaps: Mishaps
@@ -40,7 +40,7 @@ class Storm:
     layout: Layout
     rng: random.Random
     people: People
-    """What they do meanwhile."""
+    """The users and their actions."""
     kills: list[float] = field(default_factory=list)
     """Real times at which slurmctld was killed."""
     story: list[str] = field(default_factory=list)
@@ -48,10 +48,10 @@ class Storm:
     _count: Iterator[int] = field(default_factory=itertools.count)
     _begun: float = 0.0
     _away: str = ""
-    """Which service is; one at a time."""
+    """The service that is away; one at a time."""
 
     def blow(self, seconds: float, faults: int) -> None:
-        """Execute ``faults`` faults."""
+        """Inject ``faults`` failures."""
         kinds = (
             self._daemon_killed,
             self._daemon_stopped,
@@ -116,14 +116,14 @@ class Storm:
 
     def _node_down(self, lasts: float) -> None:
         node = self.rng.choice(self.settings.node_names())
-        if self._away:  # nobody there who could be told
+        if self._away:  # no controller to set the node down
             return
         self._tell(f"{node} is down for {lasts:.1f} s")
         services.act_on_node(node, "down", self.settings, self.layout)
         self._later(lasts, lambda: self._node_up(node))
 
     def _node_up(self, node: str) -> None:
-        if self._away:  # once it is back
+        if self._away:  # wait until it is back
             self._later(1.0, lambda: self._node_up(node))
         else:
             services.act_on_node(node, "resume", self.settings, self.layout)
@@ -145,7 +145,7 @@ class Storm:
             self._later(lasts, undo)
 
     def _while(self) -> float:
-        """Many are short, some long."""
+        """Draw a duration: many are short, some long."""
         return 0.3 * (LONGEST / 0.3) ** self.rng.random()
 
     def _at(self, at: float, act: Callable[[], None]) -> None:

@@ -39,7 +39,7 @@ class Testbed:
         return self.epoch + (time.time() - self.epoch) * self.rate
 
     def sleep_until(self, instant: float) -> None:
-        """Return when Slurm's clock shows ``instant``."""
+        """Wait until Slurm's clock shows ``instant``."""
         time.sleep(max(0.0, (instant - self.now()) / self.rate))
 
     def run(self, user: str, *argv: str) -> tuple[int, str]:

@@ -1,7 +1,7 @@
-"""A successor that asks for its predecessor's node, on a busy real cluster: what lies between end and start.
+"""A successor that requests its predecessor's node, on a busy real cluster: time from end to start.
 
-Next to it a job that another user submits at the predecessor's end, as a chain without steering would. Needs what
-``steering.py`` needs, and a partition of two nodes.
+For comparison, another user submits a job at the predecessor's end, as a chain without early submission would.
+Needs what ``steering.py`` needs, and a partition of two nodes.
 
     pinned.py --state DIR [--repeats 3]
 """
@@ -46,10 +46,10 @@ def hand_over(bed: Testbed) -> str:
 
 
 def main() -> None:
-    """Print one line a handover."""
+    """Print one line per handover."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--state", type=Path, required=True, help="the testbed's state directory")
-    parser.add_argument("--partition", default="cpu", help="two nodes, no other jobs")
+    parser.add_argument("--partition", default="cpu", help="partition of two nodes without other jobs")
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
     bed = Testbed.open(options.state, options.partition)

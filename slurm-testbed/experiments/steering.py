@@ -1,15 +1,14 @@
 """What the owner of a pending job can do to it, measured on a running testbed.
 
 Needs root (it acts as two ordinary users and as root), the state directory of a testbed (its ``env`` and, with a
-fast
-clock, its ``clock.json``) and a partition without other jobs. Ages show where PriorityWeightAge is large and
-PriorityMaxAge about a day; what the findings depend on (PriorityFlags, AccountingStorageEnforce) is read from the
-controller and printed with them.
+fast clock, its ``clock.json``) and a partition without other jobs. Ages are visible where PriorityWeightAge is
+large and PriorityMaxAge about a day. The settings that matter (PriorityFlags, AccountingStorageEnforce) are read
+from the controller and printed with the results.
 
-    steering.py ageing --state DIR      every lever: age, eligibility, place in the plan, next to a job left alone
-    steering.py starts --state DIR      idle nodes: from the lever to the start; a niced job in a hole of the plan
-    steering.py restraints --state DIR  idle nodes: what keeps a successor back, whether it ages, and letting it go
-    steering.py ceilings --state DIR    MaxSubmitJobs and MaxJobsAccrue, and the RPCs each lever costs
+    steering.py ageing --state DIR      every method: age, eligibility, place in the plan, next to an untouched job
+    steering.py starts --state DIR      idle nodes: from the method to the start; a niced job in a hole of the plan
+    steering.py restraints --state DIR  idle nodes: what holds a successor, whether it ages, and its release
+    steering.py ceilings --state DIR    MaxSubmitJobs and MaxJobsAccrue, and the RPCs of each method
 """
 
 from __future__ import annotations
@@ -100,7 +99,7 @@ def _instant(text: str, origin: int) -> int | None:
 
 
 def look(bed: Testbed, job: str, longest_age: int) -> Sight:
-    """The job now."""
+    """The state of the job now."""
     row = bed.show(job)
     submitted = int(row["SubmitTime"])
     factor = bed.run("root", "sprio", "-h", "-j", job, "-o", "%a")[1]
@@ -121,7 +120,7 @@ def _seconds(text: str) -> int:
 
 
 def ageing(bed: Testbed, phase: int) -> list[Trial]:
-    """All levers at once on a full partition: acted on after ``phase`` and after twice ``phase`` seconds."""
+    """All methods together on a full partition: applied after ``phase`` and after twice ``phase`` seconds."""
     size, period = f"-N{bed.nodes()}", _seconds(bed.setting("PriorityCalcPeriod"))
     longest = _seconds(bed.setting("PriorityMaxAge"))
     blocker = bed.submit(OTHER, size, "--exclusive", "-t", "2-00:00:00")
@@ -137,7 +136,7 @@ def ageing(bed: Testbed, phase: int) -> list[Trial]:
         for trial in trials:
             trial.sights[f"before {act}"] = look(bed, trial.job, longest)
             _act(bed, trial, getattr(trial.lever, act), names)
-            trial.sights[f"at once after {act}"] = look(bed, trial.job, longest)
+            trial.sights[f"right after {act}"] = look(bed, trial.job, longest)
         bed.sleep_until(bed.now() + period + 60)
         for trial in trials:
             trial.sights[f"a period after {act}"] = look(bed, trial.job, longest)
@@ -222,7 +221,7 @@ def hole(bed: Testbed) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Restraint:
-    """A way of keeping a successor of {before} (on {node}) in the queue, and of letting it go."""
+    """A way to hold a successor of {before} (on {node}) in the queue, and to release it."""
 
     options: tuple[str, ...]
     let_go: str
@@ -239,7 +238,7 @@ RESTRAINTS = {
 
 
 def restraints(bed: Testbed, phase: int) -> dict[str, str]:
-    """Next to an idle node: does the successor start, age, where is it planned, when does it start once let go."""
+    """Next to an idle node: does the successor start and age, where is it planned, when does it start?"""
     found = {}
     for name, restraint in RESTRAINTS.items():
         array = "-a" in restraint.options
@@ -267,7 +266,7 @@ def _let_go(bed: Testbed, restraint: Restraint, job: str, end: float) -> str:
         text += f", planned {float(row['StartTime']) - end:+.0f} s from the predecessor's end"
     since = bed.now()
     reply = bed.run(OWNER, *restraint.let_go.format(job=job.partition("_")[0]).split())[1]
-    return f"{text}; let go: {reply} starts after {_seconds_to_start(bed, job, since):.0f} s" if kept else text
+    return f"{text}; released: {reply} starts after {_seconds_to_start(bed, job, since):.0f} s" if kept else text
 
 
 # --- ceilings and costs
@@ -371,10 +370,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("experiment", choices=EXPERIMENTS)
     parser.add_argument("--state", type=Path, required=True, help="the testbed's state directory")
-    parser.add_argument("--partition", default="cpu", help="at least two nodes, no other jobs")
+    parser.add_argument("--partition", default="cpu", help="partition of at least two nodes without other jobs")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--phase", type=int, default=2_400, help="Slurm's seconds between the steps of ageing")
-    parser.add_argument("--json", type=Path, help="where to keep everything that was seen")
+    parser.add_argument("--json", type=Path, help="write all measured values as JSON")
     options = parser.parse_args()
     bed = Testbed.open(options.state, options.partition)
     settings = {name: bed.setting(name) for name in SETTINGS}

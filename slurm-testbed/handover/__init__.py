@@ -1,1 +1,1 @@
-"""One link of a chain hands its gateway over to the next, under load."""
+"""Handover of a gateway from one link of a chain to the next, under load."""

@@ -1,4 +1,4 @@
-"""A testbed on the real clock, for as long as it is needed."""
+"""A temporary testbed on the real clock."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ PROGRAM = Path(__file__).resolve().parents[1] / "testbed"
 
 
 class Failed(Exception):
-    """It goes no further; the text says why."""
+    """The run cannot continue; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bed:
-    """It runs."""
+    """A running testbed."""
 
     environment: Mapping[str, str]
 
     @classmethod
     @contextmanager
     def started(cls, directory: Path, base_port: int) -> Iterator[Bed]:
-        """Its end comes with the block's, or this process's."""
+        """Start a testbed; it ends with the block, or with this process."""
         named = ["--dir", str(directory)]
         _testbed("start", *named, "--speed=1", "--nodes=npu=2", f"--base-port={base_port}")
         watching = [sys.executable, str(PROGRAM), "stop", "--wipe", "--when-gone", str(os.getpid()), *named]
@@ -43,7 +43,7 @@ class Bed:
             _testbed("wipe", *named)
 
     def run(self, argv: Sequence[str], text: str | None = None) -> str:
-        """One of Slurm's commands, as whoever runs this. Raises ``Failed``."""
+        """Run one of Slurm's commands as the current user. Raises ``Failed``."""
         plain = {name: os.environ[name] for name in ("HOME", "PATH") if name in os.environ}
         done = subprocess.run(
             argv, input=text, env=plain | dict(self.environment), capture_output=True, text=True, check=False

@@ -1,4 +1,4 @@
-"""The links of a chain that serves, and the front before them."""
+"""The links of a serving chain, and the reverse proxy before them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ deadline = "100ms"
 
 
 def write_site(folder: Path) -> str:
-    """A network, and the gateway's configuration; the tenant's key."""
+    """Write a network and the gateway's configuration; returns the tenant's key."""
     key = secrets.token_urlsafe()
     write_examples(folder)
     text = _CONFIG.format(model=MODEL, digest=hashlib.sha256(key.encode()).hexdigest())
@@ -60,36 +60,36 @@ def write_site(folder: Path) -> str:
 
 @dataclass
 class Chain:
-    """Each link is a job of the same script."""
+    """A chain whose links are jobs of the same script."""
 
     folder: Path
     bed: Bed
     jobs: list[int] = field(default_factory=list)
 
     def submit(self) -> int:
-        """One link more."""
+        """Submit the next link; its job id."""
         script = f"#!/bin/bash\nexec {_MIRAGE} serve {self.folder}/serve.toml\n"
         argv = ["sbatch", *_LINK, *_MORE, f"--output={self._log}", f"--chdir={self.folder}"]
         self.jobs.append(int(self.bed.run(argv, script)))
         return self.jobs[-1]
 
     def address(self) -> str:
-        """Of the gateway that answers now."""
+        """Address of the current gateway."""
         try:
             return str(json.loads((self.folder / "state" / "address.json").read_text())["url"])
         except OSError:
             return ""
 
     def wait_for_address(self, before: str) -> None:
-        """Until another gateway answers. Raises ``Failed``."""
+        """Wait until another gateway answers. Raises ``Failed``."""
         self._wait(lambda: self.address() != before, "a gateway to be ready")
 
     def wait_for_end(self, job: int) -> None:
-        """Raises ``Failed``."""
+        """Wait until a job ends. Raises ``Failed``."""
         self._wait(lambda: str(job) not in self._queued(), f"the end of job {job}")
 
     def end(self) -> None:
-        """All of its links."""
+        """Cancel all links and wait for their ends."""
         left = self._queued() & {str(job) for job in self.jobs}
         if left:
             self.bed.run(["scancel", *left])
@@ -97,14 +97,14 @@ class Chain:
 
     @contextmanager
     def front(self) -> Iterator[str]:
-        """Its address, while it runs. Raises ``Failed``."""
+        """Run the reverse proxy; yields its address. Raises ``Failed``."""
         argv = [*_MIRAGE.split(), "front", str(self.folder / "state"), "--listen=127.0.0.1:0"]
         with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as process:
             assert process.stderr is not None
             line = process.stderr.readline()
             found = re.search(r"http://\S+", line)
             if not found:
-                raise Failed(f"the front does not start: {line}{process.stderr.read()}")
+                raise Failed(f"the reverse proxy does not start: {line}{process.stderr.read()}")
             try:
                 yield found[0]
             finally:
@@ -122,5 +122,5 @@ class Chain:
         while not happened():
             if time.monotonic() > end:
                 said = self._log.read_text() if self._log.exists() else ""
-                raise Failed(f"waited {PATIENCE:g} s for {what}; the links have said:\n{said}")
+                raise Failed(f"waited {PATIENCE:g} s for {what}; log of the links:\n{said}")
             time.sleep(LOOK)

@@ -1,4 +1,4 @@
-"""``slurm-testbed/serving``: a testbed of its own, two links, a front, a load; 1: a request failed."""
+"""``slurm-testbed/serving``: a separate testbed, two links, a reverse proxy, a load; exit 1: a request failed."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ LONGEST = 120.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run it."""
+    """Run the measurement; returns the exit code."""
     args = _parser().parse_args(argv)
     try:
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mirage-serving-")))
-            _say("a Slurm of two nodes with NPUs starts")
+            _say("starting a Slurm of two nodes with NPUs")
             bed = stack.enter_context(Bed.started(args.dir, args.base_port))
             told, course = _play(Chain(folder, bed), args.rate, stack)
     except (Failed, MirageError) as failed:
@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="serving", description=__doc__)
-    parser.add_argument("--rate", type=float, default=100.0, metavar="N", help="requests a second")
+    parser.add_argument("--rate", type=float, default=100.0, metavar="N", help="requests per second (default 100)")
     parser.add_argument("--dir", type=Path, default=Path("/run/mirage-serving"), help="the testbed's directory")
     parser.add_argument("--base-port", type=int, default=28_000, metavar="P", help="the testbed's first port")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write the figures as JSON")
@@ -60,10 +60,10 @@ def _play(chain: Chain, rate: float, stack: ExitStack) -> tuple[list[Told], Cour
     key = write_site(chain.folder)
     first = chain.submit()
     stack.callback(chain.end)
-    _say(f"job {first}, the first link, is submitted; its workers start")
+    _say(f"submitted job {first}, the first link; its workers start")
     chain.wait_for_address("")
     front = stack.enter_context(chain.front())
-    _say(f"it answers at {chain.address()}; the front, at {front}, is asked {rate:g} times a second")
+    _say(f"it answers at {chain.address()}; {rate:g} requests per second go to the reverse proxy at {front}")
     with asyncio.Runner(loop_factory=fine_loop) as runner:
         return runner.run(_ask_meanwhile(chain, first, LoadPlan(front, key, MODEL, rate, LONGEST, None, 0)))
 
@@ -84,10 +84,10 @@ async def _hand_over(chain: Chain, first: int) -> Course:
     await asyncio.sleep(BEFORE)
     second = await asyncio.to_thread(chain.submit)
     submitted = clock()
-    _say(f"job {second}, the second link, is submitted")
+    _say(f"submitted job {second}, the second link")
     await asyncio.to_thread(chain.wait_for_address, before)
     taken_over = clock()
-    _say(f"it has taken over, at {chain.address()}; the first drains, and ends")
+    _say(f"the second link has taken over at {chain.address()}; the first drains and ends")
     await asyncio.to_thread(chain.wait_for_end, first)
     ended = clock()
     await asyncio.sleep(AFTER)

@@ -1,4 +1,4 @@
-"""What requests met before, during and after a handover."""
+"""Results of requests before, during and after a handover."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ QUANTILES = {"p50": 0.5, "p99": 0.99, "max": 1.0}
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """Times, of one clock."""
+    """Times of the events, from one clock."""
 
     began: float
     submitted: float
     taken_over: float
     ended: float
-    """Of the first link."""
+    """End of the first link."""
 
 
 def table(told: Sequence[Told], course: Course) -> str:
-    """For people."""
+    """The results as text."""
     at = {name: f"{instant - course.began:.1f} s" for name, instant in _instants(course).items()}
     rows = [f"{'':<28}{'requests':>9}{'failed':>8}" + "".join(f"{name:>9}" for name in QUANTILES) + "   ms"]
     for name, part in _parts(told, course).items():

@@ -1,1 +1,1 @@
-"""A scenario for a running testbed: services of two users, each longer than the walltime limit, under load."""
+"""A scenario for a running testbed: services of two users, each longer than the time limit, under load."""

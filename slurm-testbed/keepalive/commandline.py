@@ -1,4 +1,4 @@
-"""``slurm-testbed/scenario``: starts everything, waits for the chains to end, reports; 1: something is amiss."""
+"""``slurm-testbed/scenario``: run chains to their ends and report; exit 1: a check failed."""
 
 from __future__ import annotations
 
@@ -48,21 +48,21 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--dir", type=Path, default=Path("/run/mirage-testbed"), help="the running testbed's directory"
     )
-    parser.add_argument("--work", type=Path, default=Path("/run/mirage-scenario"), help="directory for the daemon")
+    parser.add_argument("--work", type=Path, default=Path("/run/mirage-scenario"), help="directory of the daemon")
     parser.add_argument("--links", type=int, default=10, help="links of each long chain")
     parser.add_argument(
-        "--limit", type=int, default=30, metavar="MIN", help="time limit of a link, Slurm's minutes"
+        "--limit", type=int, default=30, metavar="MIN", help="time limit of a link, in Slurm's minutes"
     )
     parser.add_argument("--predictor", default="quantile")
-    parser.add_argument("--seed", type=int, default=1, help="of the background load")
-    parser.add_argument("--timeout", type=float, default=540, help="real seconds after which it has failed")
-    parser.add_argument("--kill-every", type=float, default=0, metavar="S", help="kill -9 the daemon so often")
+    parser.add_argument("--seed", type=int, default=1, help="random seed of the background load")
+    parser.add_argument("--timeout", type=float, default=540, help="timeout of the scenario, in real seconds")
+    parser.add_argument("--kill-every", type=float, default=0, metavar="S", help="kill the daemon every S seconds")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write the report as JSON")
     return parser
 
 
 def _submit(mirage: Mirage, args: argparse.Namespace) -> dict[str, str]:
-    """Ask for every chain; ids by name."""
+    """Submit every chain; ids by name."""
     ids = {}
     for service in SERVICES:
         script = mirage.folder / f"{service.name}.sh"
@@ -75,7 +75,7 @@ def _submit(mirage: Mirage, args: argparse.Namespace) -> dict[str, str]:
 
 
 def _watch(mirage: Mirage, around: Surroundings, ids: dict[str, str], args: argparse.Namespace) -> dict[str, Any]:
-    """Wait for all chains to be over and their links to be gone; the chains' documents by id."""
+    """Wait until all chains are over and their links gone; the chains' documents by id."""
     end = time.monotonic() + args.timeout
     kill = time.monotonic() + args.kill_every if args.kill_every else float("inf")
     while True:
@@ -107,7 +107,7 @@ def _report(
     time.sleep(_ACCOUNTING_LAG)
     doubles = report.doubles(_accounting(around))
     faults = [f"{each.name} {fault}" for each in fares for fault in each.faults] + doubles
-    verdict = "\n".join(faults) or "every chain lived and ended as it should; no link was submitted twice"
+    verdict = "\n".join(faults) or "every chain ran and ended as expected; no link was submitted twice"
     sys.stdout.write(f"{report.table(fares)}\ndaemon: {report.growth(mirage.use)}\n{verdict}\n")
     if args.json:
         more = {"links": args.links, "limit_minutes": args.limit, "rate": around.rate, "seed": args.seed}

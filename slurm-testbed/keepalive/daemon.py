@@ -26,7 +26,7 @@ _PATIENCE = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What the daemon held at one time."""
+    """Resources of the daemon at one time."""
 
     at: float
     """Slurm's time."""
@@ -43,7 +43,7 @@ class Mirage:
     folder: Path
     predictor: str = "quantile"
     settle: str = "60s"
-    """Real time after which a link that was sent and is not seen is sent again: a kill may fall between both."""
+    """Real seconds after which a submitted link that is not visible is submitted again, as after a kill."""
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
     use: list[Use] = field(default_factory=list)
 
@@ -63,7 +63,7 @@ class Mirage:
             self.processes.append(self._start(owner, argv, f"agent-{owner}.log"))
 
     def start_daemon(self) -> None:
-        """Start the daemon alone, again after it was killed, say."""
+        """Start the daemon alone, for example after a kill."""
         argv = [*self.program.argv, "daemon", "--config", str(self.folder / "mirage.toml")]
         self.processes.insert(0, self._start(OPERATOR, argv, "daemon.log"))
         end = time.monotonic() + _PATIENCE
@@ -73,7 +73,7 @@ class Mirage:
             time.sleep(0.2)
 
     def kill_daemon(self) -> None:
-        """As a power cut would."""
+        """Kill the daemon without warning, like a power failure."""
         self.processes.pop(0).kill()
 
     def stop(self) -> None:
@@ -84,12 +84,12 @@ class Mirage:
             process.wait(_PATIENCE)
 
     def ask(self, user: str, *argv: str) -> str:
-        """What a command of the user's says. Raises ``subprocess.SubprocessError``."""
+        """Output of a command of the user. Raises ``subprocess.SubprocessError``."""
         more = self.program.environment | {"MIRAGE_SOCKET": self.socket}
         return self.around.run(user, [*self.program.argv, *argv], more=more)
 
     def measure(self, now: float) -> None:
-        """Note what the daemon uses."""
+        """Record the daemon's resources."""
         process = Path("/proc", str(self.processes[0].pid))
         lines = (process / "status").read_text().splitlines()
         resident = next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:"))

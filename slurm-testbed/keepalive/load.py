@@ -35,12 +35,12 @@ class Load(threading.Thread):
         self.submitted = 0
 
     def run(self) -> None:
-        """Until ``end``."""
+        """Submit until ``end``."""
         while not self._ended.wait(LOOK_EVERY):
             try:
                 self._top_up()
             except subprocess.SubprocessError:
-                continue  # a controller that is away gets no load
+                continue  # no load while the controller is away
 
     def end(self) -> None:
         """Submit no more."""

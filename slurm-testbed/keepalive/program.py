@@ -16,16 +16,16 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A command's first words, and what its environment must say."""
+    """The first words of a command, and the variables that it needs."""
 
     argv: tuple[str, ...]
     environment: dict[str, str] = field(default_factory=dict)
 
 
 def find_program(user: str) -> Program:
-    """The interpreter that runs this, or, where ``user`` may not use it, the system's with our packages.
+    """This interpreter, or the system's with our packages where ``user`` may not run this one.
 
-    Raises ``RuntimeError`` where there is neither.
+    Raises ``RuntimeError`` where both fail.
     """
     path = f"{ROOT}{os.pathsep}{sysconfig.get_path('purelib')}"
     candidates = (

@@ -1,4 +1,4 @@
-"""How each chain fared, from what the daemon says and from what Slurm's accounting says."""
+"""Results of each chain, from the daemon and from Slurm's accounting."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Fare:
-    """One chain; times in Slurm's seconds."""
+    """Results of one chain; times in Slurm's seconds."""
 
     name: str
     owner: str
@@ -27,11 +27,11 @@ class Fare:
     interruptions: tuple[int, ...]
     overlaps: tuple[int, ...]
     faults: tuple[str, ...]
-    """What should not be so."""
+    """Violated expectations."""
 
 
 def fare(service: Service, document: Mapping[str, Any], expected: int) -> Fare:
-    """How one chain fared; ``expected``: links it was to have."""
+    """The results of one chain; ``expected``: number of its links."""
     links = [link for link in document["links"] if link["start"]]
     gaps = [
         _seconds(after["start"]) - _seconds(before["end"]) for before, after in pairwise(links) if before["end"]
@@ -72,7 +72,7 @@ def doubles(accounting: str) -> list[str]:
 
 
 def table(fares: Sequence[Fare]) -> str:
-    """For people; minutes of Slurm's time."""
+    """The results as text, in minutes of Slurm's time."""
     heading = (
         "chain",
         "owner",
@@ -102,14 +102,14 @@ def _spread(seconds: Sequence[int]) -> str:
 
 
 def document(fares: Sequence[Fare], use: Sequence[Use], more: Mapping[str, Any]) -> dict[str, Any]:
-    """Everything, for programs."""
+    """All results as JSON."""
     return {**more, "chains": [asdict(each) for each in fares], "daemon": [asdict(each) for each in use]}
 
 
 def growth(use: Sequence[Use]) -> str:
-    """How much more the daemon used at the end than after its first quarter."""
+    """Growth of the daemon's resources after the first quarter."""
     if len(use) < 8:
-        return "too short to tell"
+        return "too short to measure"
     quarter, last = use[len(use) // 4], use[-1]
     hours = (last.at - quarter.at) / 3_600
     return (

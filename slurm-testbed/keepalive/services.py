@@ -1,4 +1,4 @@
-"""The services of the scenario: what each asks of Slurm and of Mirage, and how its chain is to end."""
+"""The services of the scenario: their requests to Slurm and Mirage, and how their chains must end."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """One chain to be."""
+    """One chain to submit."""
 
     name: str
     owner: str
     slurm: tuple[str, ...]
-    """Lines ``#SBATCH``, without limit."""
+    """Lines ``#SBATCH``, without the time limit."""
     script: str
     options: tuple[str, ...] = ()
-    """Of ``mirage submit``."""
+    """Options of ``mirage submit``."""
     links: int | None = None
-    """How many links its chain is to have; ``None``: as many as the scenario says."""
+    """Number of links; ``None``: the scenario's number."""
     status: str = "done"
-    """How its chain is to end."""
+    """Status in which its chain must end."""
 
     def text(self, limit_minutes: int) -> str:
         """The batch script."""
@@ -33,7 +33,7 @@ TRAIN = """
 trap 'date >>"$HOME/checkpoint-$MIRAGE_CHAIN_ID"; exit 0' USR1
 while :; do sleep 5; done
 """
-"""A training run: writes a checkpoint when it is warned of its limit, and leaves."""
+"""A training run: writes a checkpoint when it is warned of its time limit, and exits."""
 
 SERVE = """
 trap 'exit 0' TERM
@@ -90,5 +90,5 @@ SERVICES = (
     Service("early-cpu", "alice", ("--partition=cpu", "--nodes=1"), FINISHES, links=3),
     Service("broken-cpu", "bob", ("--partition=cpu", "--nodes=1"), BROKEN, links=4, status="stopped"),
 )
-"""Five that live through all their links (one of them fails periodically), one that finishes early, one that
+"""Five that run through all their links (one of them fails periodically), one that finishes early, one that
 never works."""

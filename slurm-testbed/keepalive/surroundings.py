@@ -1,4 +1,4 @@
-"""The running testbed as the scenario sees it."""
+"""The running testbed, as used by the scenario."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOTHING: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """How programs are run as the testbed's users."""
+    """Runs programs as the testbed's users."""
 
     conf: str
     clock: str
@@ -34,7 +34,7 @@ class Surroundings:
 
     @classmethod
     def of(cls, directory: Path) -> Surroundings:
-        """The testbed that runs in ``directory``. Raises ``OSError`` where there is none."""
+        """The testbed that runs in ``directory``. Raises ``OSError`` if no testbed runs."""
         state = json.loads((directory / "testbed.json").read_text())
         return cls(
             state["conf"], state["clock"] or "", state["rate"], state["environment"], state["plain_environment"]
@@ -48,7 +48,7 @@ class Surroundings:
         return float(clock["t0"] + (time.time() - clock["t0"]) * clock["rate"])
 
     def environment(self, user: str, *, fast: bool = False) -> dict[str, str]:
-        """That of a fresh login."""
+        """The environment of a fresh login."""
         home = str(person(user).home)
         base = {"HOME": home, "USER": user, "LOGNAME": user, "SHELL": "/bin/bash", "PATH": os.environ["PATH"]}
         return base | {"LANG": "C.UTF-8"} | dict(self.fast if fast else self.plain)
@@ -62,7 +62,7 @@ class Surroundings:
         fast: bool = False,
         more: Mapping[str, str] = NOTHING,
     ) -> str:
-        """What the program prints. Raises ``subprocess.SubprocessError``, its words in ``stderr``."""
+        """Output of the program. Raises ``subprocess.SubprocessError`` with its ``stderr``."""
         environment = self.environment(user, fast=fast) | dict(more)
         return subprocess.run(
             list(argv),
@@ -79,7 +79,7 @@ class Surroundings:
     def start(
         self, user: str, argv: Sequence[str], log: Path, more: Mapping[str, str] = NOTHING
     ) -> subprocess.Popen[bytes]:
-        """A program that runs on, its output in ``log``."""
+        """Start a program in the background, with its output in ``log``."""
         environment = self.environment(user) | dict(more)
         with log.open("ab") as output:
             return subprocess.Popen(

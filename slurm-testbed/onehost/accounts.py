@@ -1,4 +1,4 @@
-"""MariaDB's and Slurm's accounts: who may submit, with what share, under which limits."""
+"""MariaDB and Slurm's accounts: users, shares and limits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ create database if not exists slurm_acct_db;
 create user if not exists 'slurm'@'127.0.0.1' identified by 'slurm';
 grant all on slurm_acct_db.* to 'slurm'@'127.0.0.1';
 """
-# The first account of a user becomes the default one; `limited` is for meeting limits on purpose.
+# The first account of a user becomes the default one; `limited` has low limits, for tests that exceed them.
 ACCOUNTS = f"""
 add cluster testbed
 add account research Fairshare=100 Description=research Organization=testbed
@@ -33,14 +33,14 @@ add user {",".join(USERS)} account=limited MaxJobs=1 MaxSubmitJobs=3
 
 
 def install_database(layout: Layout) -> None:
-    """Make MariaDB's own tables, once."""
+    """Create MariaDB's system tables, once."""
     if (layout.mysql / "mysql").is_dir():
         return
     argv = [
         need("mariadb-install-db"),
         "--no-defaults",
         f"--datadir={layout.mysql}",
-        f"--tmpdir={layout.run}",  # one that begins removes what others have in theirs
+        f"--tmpdir={layout.run}",  # a starting server removes the files of others in a shared one
         "--skip-test-db",
         "--auth-root-authentication-method=socket",
     ]
@@ -51,19 +51,19 @@ def install_database(layout: Layout) -> None:
 
 
 def database_answers(layout: Layout, statements: str = "select 1") -> bool:
-    """Whether MariaDB executes ``statements`` for root."""
+    """Whether MariaDB runs ``statements`` for root."""
     argv = [need("mariadb"), "--no-defaults", "-S", str(layout.mysql_socket)]
     return subprocess.run(argv, input=statements.encode(), capture_output=True, check=False).returncode == 0
 
 
 def make_database(layout: Layout) -> None:
-    """The database and the user of slurmdbd."""
+    """Create the database and the user of slurmdbd."""
     if not database_answers(layout, DATABASE):
-        raise TestbedError(f"MariaDB rejected to make slurm_acct_db; see {layout.log}/mariadbd.out")
+        raise TestbedError(f"MariaDB could not create slurm_acct_db; see {layout.log}/mariadbd.out")
 
 
 def ask(layout: Layout, *arguments: str, commands: str | None = None) -> subprocess.CompletedProcess[str]:
-    """Run sacctmgr; ``commands`` go to its standard input, as each start of it costs a connection."""
+    """Run sacctmgr; ``commands`` go to its standard input, because each start of it costs a connection."""
     argv = [need("sacctmgr"), *arguments]
     return subprocess.run(
         argv, input=commands, capture_output=True, text=True, check=False, env=environment(layout)
@@ -76,14 +76,14 @@ def accounting_answers(layout: Layout) -> bool:
 
 
 def make_accounts(layout: Layout) -> None:
-    """The users' accounts, once."""
+    """Create the users' accounts, once."""
     if has_accounts(layout):
         return
     done = ask(layout, "-iQ", commands=ACCOUNTS)
     if not has_accounts(layout):
-        raise TestbedError(f"sacctmgr did not make the accounts: {done.stdout}{done.stderr}")
+        raise TestbedError(f"sacctmgr did not create the accounts: {done.stdout}{done.stderr}")
 
 
 def has_accounts(layout: Layout) -> bool:
-    """Whether the last line of ``ACCOUNTS`` has been executed."""
+    """Whether the last line of ``ACCOUNTS`` was applied."""
     return "limited" in ask(layout, "-nP", "list", "assoc", f"users={USERS[-1]}", "format=account").stdout

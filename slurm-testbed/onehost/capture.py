@@ -1,4 +1,4 @@
-"""Recording what this Slurm answers about a zoo of jobs, for tests of whatever reads it."""
+"""Record the output of this Slurm about jobs of all kinds, for tests of parsers."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 def capture(settings: Settings, target: Path, say: Callable[[str], None]) -> None:
-    """Start a testbed, fill it with the zoo, record every answer into ``target``/VERSION, wipe the testbed."""
+    """Start a testbed, fill it with jobs, record all output into ``target``/VERSION, wipe the testbed."""
     if not settings.privileged:
-        raise TestbedError("capture records several users and their accounts: it has to be run by root")
+        raise TestbedError("capture records several users and their accounts; run it as root")
     layout = Layout(Path(settings.directory))
     if layout.directory.exists():
         raise TestbedError(
-            f"{layout.directory} exists; capture wants a testbed of its own: wipe it or name another --dir"
+            f"{layout.directory} exists; capture needs a separate testbed: wipe it or name another --dir"
         )
     cluster.start(settings, say)
     try:
@@ -39,7 +39,7 @@ def capture(settings: Settings, target: Path, say: Callable[[str], None]) -> Non
 
 
 def record_all(settings: Settings, layout: Layout, recorder: Recorder) -> None:
-    """The zoo, then every question about it."""
+    """Submit the jobs, then record every query about them."""
     zoo = Zoo(settings, layout)
     zoo.populate()
     record(QUESTIONS, zoo.jobs, layout, recorder)

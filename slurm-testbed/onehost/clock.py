@@ -1,8 +1,7 @@
 """The fast clock: libfaketime in every Slurm process, all of them joined to one shared start time.
 
-One supervisor process owns that shared start. munged and MariaDB stay on the real clock, and so may clients:
-what they
-are told is in Slurm's time, and ``clock.json`` lets them convert.
+One supervisor process owns that shared start. munged and MariaDB stay on the real clock, and so may clients: times
+that Slurm reports to them are Slurm's, and ``clock.json`` lets them convert.
 """
 
 from __future__ import annotations
@@ -37,13 +36,13 @@ main()
 
 
 def shared_names(layout: Layout) -> list[str]:
-    """Semaphore and memory of the shared start, as libfaketime names them."""
+    """Semaphore and shared memory of the start time, as libfaketime names them."""
     path = layout.run / "clock.shared"
     return path.read_text().split() if path.exists() else []
 
 
 def environment(layout: Layout) -> dict[str, str]:
-    """What a process needs to live on Slurm's clock; empty on the real one."""
+    """Environment of a process on Slurm's clock; empty on the real clock."""
     path = layout.run / "clock.environment"
     if not path.exists():
         return {}
@@ -63,7 +62,7 @@ def now(layout: Layout) -> float:
 def start(layout: Layout, speed: int) -> None:
     """Start the supervisor and write ``clock.json``.
 
-    A testbed that was stopped continues where its clock stood, as Slurm does not expect time to go back.
+    A testbed that was stopped continues where its clock stood, because Slurm expects that time never goes back.
     """
     ahead = max(0, round(now(layout) - time.time())) if layout.clock.exists() else 0
     ahead = max(ahead, left_ahead(layout))
@@ -86,13 +85,13 @@ def start(layout: Layout, speed: int) -> None:
 
 
 def left_ahead(layout: Layout) -> int:
-    """By how many seconds Slurm was ahead of the real clock when it was stopped, less what has passed since."""
+    """Seconds by which Slurm was ahead of the real clock when it was stopped, less the time since."""
     path = layout.directory / "stopped-at"
     return max(0, round(float(path.read_text()) - time.time())) if path.exists() else 0
 
 
 def stop(layout: Layout) -> None:
-    """End the supervisor, remember where its clock stood and remove what it shared."""
+    """End the supervisor, record where its clock stood and remove what it shared."""
     if recorded(KEEPER, layout):
         (layout.directory / "stopped-at").write_text(str(now(layout)))
         end_group(layout)
@@ -104,7 +103,7 @@ def stop(layout: Layout) -> None:
 
 
 def end_group(layout: Layout) -> None:
-    """End supervisor and wrapper: the supervisor is the wrapper's child, and has its process group."""
+    """End supervisor and wrapper: the supervisor is the wrapper's child, in its process group."""
     keeper = recorded(KEEPER, layout)
     if keeper:
         os.killpg(keeper.pid, signal.SIGTERM)
@@ -118,7 +117,7 @@ def shared_files(layout: Layout) -> list[Path]:
 
 
 def measure_start(joined: dict[str, str], speed: int) -> float:
-    """Where fake and real time were one, from the quickest of a few readings of the fake clock."""
+    """Where Slurm's and real time were equal, from the fastest of a few readings of the fast clock."""
     readings = []
     for _ in range(SAMPLES):
         before = time.time()

@@ -1,9 +1,9 @@
-"""Keeps the fast clock: what libfaketime shares lives with it, and a semaphore that died with its holder is freed.
+"""Supervisor of the fast clock: it owns what libfaketime shares, and frees a semaphore whose holder has died.
 
-Every process that lives on the clock takes the semaphore while it starts. One that is killed just then never gives
-it back, and whatever starts next waits indefinitely: the next job, the next ``squeue``. Processes that were forked
-while the clock was being read are freed too (``forks``). Run by ``onehost/clock.py`` as a program, on the real
-clock: it is told the file to write, and has ``FAKETIME_SHARED`` in its environment.
+Every process on the fast clock takes the semaphore while it starts. A process that is killed during this never
+releases it, and the next process to start waits indefinitely: a job, or ``squeue``. Processes that were forked
+while the clock was being read are freed too (``forks``). ``onehost/clock.py`` runs this module as a program, on
+the real clock. Its argument is the file to write, and ``FAKETIME_SHARED`` is in its environment.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from onehost.forks import Stuck, free, stuck_on
 
 PERIOD_S = 0.05
 PATIENCE = 40
-"""Looks in a row: two seconds. Who holds the semaphore rightly has it for microseconds."""
+"""Checks in a row: two seconds. A process normally holds the semaphore for microseconds."""
 
 
 class Semaphore:
-    """A named POSIX semaphore that exists. Raises ``OSError`` where it does not."""
+    """An existing named POSIX semaphore. Raises ``OSError`` where it does not exist."""
 
     def __init__(self, name: str) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
@@ -35,7 +35,7 @@ class Semaphore:
         self._address = ctypes.c_void_p(address)
 
     def value(self) -> int:
-        """How many may take it now."""
+        """How many processes may take it now."""
         found = ctypes.c_int()
         self._libc.sem_getvalue(self._address, ctypes.byref(found))
         return found.value
@@ -46,25 +46,25 @@ class Semaphore:
             continue
 
     def take_if_free(self) -> None:
-        """Take it, unless that would mean waiting."""
+        """Take it if it is free."""
         self._libc.sem_trywait(self._address)
 
     def give(self) -> None:
-        """Let one more take it."""
+        """Increment it, so that one more process may take it."""
         self._libc.sem_post(self._address)
 
 
 @dataclass(slots=True)
 class Watch:
-    """What to do about a semaphore that one at a time may hold, from its value at each look."""
+    """Decides about a semaphore that one process at a time may hold, from its value at each check."""
 
     taken: int = 0
-    """Looks in a row at which it was taken."""
+    """Checks in a row at which it was taken."""
 
     def look(self, value: int) -> int:
-        """By how much the value is to be changed: 1 after ``PATIENCE`` looks at 0, -1 where it is too high.
+        """The change of its value: 1 after ``PATIENCE`` checks at 0, -1 where it is too high.
 
-        It is too high when the holder given up on lived after all, paused perhaps, and has given it back.
+        It is too high if its holder was only paused, and has released it after all.
         """
         self.taken = self.taken + 1 if value == 0 else 0
         if self.taken == PATIENCE:
@@ -74,7 +74,7 @@ class Watch:
 
 
 def keep(semaphore: Semaphore, memory: Path) -> None:
-    """Look after it, and after those who share this memory, until this process is ended."""
+    """Watch it, and the processes that share this memory, until this process is ended."""
     watch = Watch()
     stuck = stuck_on(memory)
     for look in itertools.count():
@@ -83,22 +83,22 @@ def keep(semaphore: Semaphore, memory: Path) -> None:
         change = watch.look(semaphore.value())
         if change > 0:
             semaphore.give()
-            sys.stderr.write("the fast clock was held by a process that has ended; freed\n")
+            sys.stderr.write("a process that has ended held the fast clock; freed\n")
         elif change < 0:
             semaphore.take_if_free()
         time.sleep(PERIOD_S)
 
 
 def _freed(before: frozenset[Stuck], now: frozenset[Stuck]) -> frozenset[Stuck]:
-    """Free those that wait as they did two seconds ago; who waits now."""
+    """Free processes that have waited for two seconds; returns those that wait now."""
     for one in before & now:
         if free(one):
-            sys.stderr.write(f"process {one[0]} was forked while the clock was being read; freed\n")
+            sys.stderr.write(f"freed process {one[0]}, forked while the clock was being read\n")
     return now
 
 
 def main() -> None:
-    """Say under which names the clock is shared, then keep it."""
+    """Write the names of the shared clock, then watch it."""
     shared, place = os.environ["FAKETIME_SHARED"], Path(sys.argv[1])
     written = place.with_name(f"{place.name}.new")
     written.write_text(f"{shared}\n")

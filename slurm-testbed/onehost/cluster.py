@@ -1,4 +1,4 @@
-"""Starting and stopping the whole testbed, and asking it how it is."""
+"""Start and stop the whole testbed, and report its state."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 NODES_TIMEOUT_S = 120.0
 COMPLETING_S = 20.0
-"""Real seconds after which a node that is still completing has a step that never ends."""
+"""Real seconds after which a node that still completes has a step that never ends."""
 
 
 @contextmanager
@@ -48,15 +48,15 @@ def exclusive(layout: Layout) -> Iterator[None]:
 
 
 def running(layout: Layout) -> bool:
-    """Whether a testbed was started here and not stopped since; single services of it may be down."""
+    """Whether a testbed was started here and not stopped since; single services may be down."""
     return layout.state.exists() and recorded("munged", layout) is not None
 
 
 def start(settings: Settings, say: Callable[[str], None]) -> None:
-    """Bring everything up until every node is idle; ``say`` hears of each step.
+    """Start everything and wait until every node is idle; ``say`` gets each step.
 
-    Does nothing where the same testbed runs already. Raises ``TestbedError`` where another one does, where
-    something is not installed, or where a daemon does not come up.
+    Does nothing where the same testbed already runs. Raises ``TestbedError`` where another one runs, where
+    something is not installed, or where a daemon does not start.
     """
     check_programs(settings)
     layout = Layout(Path(settings.directory))
@@ -76,7 +76,7 @@ def start(settings: Settings, say: Callable[[str], None]) -> None:
 
 
 def check_same(settings: Settings, layout: Layout) -> None:
-    """Reject to pass off a testbed with other settings."""
+    """Raise ``TestbedError`` where a testbed with other settings runs."""
     there = read_settings(layout.directory)
     differences = there.differences(settings) if there else ["its settings are not known"]
     if differences:
@@ -84,7 +84,7 @@ def check_same(settings: Settings, layout: Layout) -> None:
 
 
 def lap_timer(say: Callable[[str], None]) -> Callable[[str], None]:
-    """Says each step with the seconds since the start."""
+    """Prefix each step with the seconds since the start."""
     begun = time.monotonic()
     return lambda step: say(f"{time.monotonic() - begun:6.1f} s  {step}")
 
@@ -99,7 +99,7 @@ def bring_up(settings: Settings, layout: Layout, lap: Callable[[str], None]) -> 
     clock.start(layout, settings.speed)
     configuration.write(settings, layout)
     prepare_owners(settings, layout)
-    # 3. The daemons, each waited for.
+    # 3. The daemons, one after the other.
     services.start("munged", settings, layout)
     if settings.privileged:
         start_accounting(settings, layout, lap)
@@ -114,7 +114,7 @@ def bring_up(settings: Settings, layout: Layout, lap: Callable[[str], None]) -> 
     wait_until(
         lambda: len(usable_nodes(layout)) >= count, NODES_TIMEOUT_S, f"{count} idle nodes (see {layout.log})"
     )
-    # 4. What others may know about it.
+    # 4. The files for clients.
     layout.state.write_text(json.dumps(describe(settings, layout), indent=1) + "\n")
     lap(f"{count} nodes idle, Slurm {slurm_version()}, clock x{settings.speed}")
 
@@ -127,11 +127,11 @@ def start_accounting(settings: Settings, layout: Layout, lap: Callable[[str], No
     lap("MariaDB answers")
     services.start("slurmdbd", settings, layout)
     accounts.make_accounts(layout)
-    lap("slurmdbd answers, accounts made")
+    lap("slurmdbd answers, accounts created")
 
 
 def prepare_files(settings: Settings, layout: Layout) -> None:
-    """Directories, keys, devices and what to remember."""
+    """Create directories, keys, devices and ``testbed.json``."""
     layout.make()
     daemons.link_true_names(layout)
     for path, size in ((layout.munge / "munge.key", 1024), (layout.jwt_key, 32)):
@@ -145,7 +145,7 @@ def prepare_files(settings: Settings, layout: Layout) -> None:
 
 
 def make_device(path: Path, settings: Settings) -> None:
-    """What stands for a GPU; slurmd only looks at it. Without root a plain file, and jobs see no CUDA variable."""
+    """A stand-in for a GPU; slurmd only checks the file. Without root a plain file, and no CUDA variable."""
     if path.exists():
         return
     if settings.privileged:
@@ -168,7 +168,7 @@ def prepare_owners(settings: Settings, layout: Layout) -> None:
 
 
 def describe(settings: Settings, layout: Layout) -> dict[str, Any]:
-    """``testbed.json``: all that a client needs to find its way."""
+    """``testbed.json``: all that a client needs."""
     return {
         "settings": settings.to_json(),
         "slurm_version": slurm_version(),
@@ -185,12 +185,12 @@ def describe(settings: Settings, layout: Layout) -> dict[str, Any]:
 
 
 def rest_address(settings: Settings) -> str:
-    """slurmrestd's; empty where there is none."""
+    """Address of slurmrestd; empty if there is no slurmrestd."""
     return f"http://127.0.0.1:{settings.base_port + 3}" if daemons.has_rest(settings) else ""
 
 
 def environment(layout: Layout, *, plain: bool) -> dict[str, str]:
-    """What a user's shell wants. With ``plain`` it stays on the real clock, as the Mirage daemon does."""
+    """Environment of a user's shell. ``plain``: stay on the real clock, as the Mirage daemon does."""
     found = {"SLURM_CONF": str(layout.conf)}
     if layout.clock.exists():
         found["MIRAGE_CLUSTER__CLOCK"] = str(layout.clock)
@@ -200,7 +200,7 @@ def environment(layout: Layout, *, plain: bool) -> dict[str, str]:
 def stop(layout: Layout, say: Callable[[str], None]) -> None:
     """Cancel all jobs, then end every daemon, the controller before what it depends on."""
     if not layout.directory.is_dir():
-        say(f"nothing in {layout.directory}")
+        say(f"no testbed in {layout.directory}")
         return
     with exclusive(layout):
         end_everything(layout)
@@ -208,7 +208,7 @@ def stop(layout: Layout, say: Callable[[str], None]) -> None:
 
 
 def end_everything(layout: Layout) -> None:
-    """Works on what is there, however far a start came."""
+    """Stop whatever exists, also after an incomplete start."""
     if not layout.run.is_dir():
         return
     names = recorded_names(layout)
@@ -223,23 +223,23 @@ def end_everything(layout: Layout) -> None:
 
 
 def wipe(layout: Layout, say: Callable[[str], None]) -> None:
-    """Stop, and forget all state."""
+    """Stop, and delete all state."""
     stop(layout, say)
     if layout.directory.is_dir():
         if not (layout.directory / "settings.json").exists():
-            raise TestbedError(f"{layout.directory} holds no testbed; not deleted")
+            raise TestbedError(f"{layout.directory} holds no testbed; nothing was deleted")
         shutil.rmtree(layout.directory)
 
 
 def repair(layout: Layout) -> None:
-    """As after a start: every service up, every node resumed, no jobs."""
+    """Restore the state after a start: every service up, every node resumed, no jobs."""
     settings = restore(layout)
     hanging, nodes = HangingNodes(settings, layout), set(settings.node_names())
 
     def idle() -> bool:
         try:
             cancel_all_jobs(layout)
-        except subprocess.SubprocessError:  # of that second: a job may end by itself
+        except subprocess.SubprocessError:  # a job may just have ended by itself
             return False
         hanging.free()
         return nodes_without_work(layout) >= nodes and not users_with_jobs(layout)
@@ -249,14 +249,14 @@ def repair(layout: Layout) -> None:
 
 @dataclass
 class HangingNodes:
-    """Nodes kept completing by a job step that hangs; Slurm's own limit for that is too short for a fast clock."""
+    """Nodes in state completing because of a hanging step; Slurm's timeout for that does not fit a fast clock."""
 
     settings: Settings
     layout: Layout
     _since: dict[str, float] = field(default_factory=dict)
 
     def free(self) -> list[str]:
-        """Let those fail and come back that have been completing for ``COMPLETING_S``; their names."""
+        """Set down and resume those that have been completing for ``COMPLETING_S``; their names."""
         now, completing = time.monotonic(), completing_nodes(self.layout)
         self._since = {node: self._since.get(node, now) for node in completing}
         freed = [node for node, since in self._since.items() if now - since > COMPLETING_S]
@@ -268,7 +268,7 @@ class HangingNodes:
 
 
 def restore(layout: Layout) -> Settings:
-    """Every service up, every node resumed, whatever was done to them; jobs continue. The testbed's settings."""
+    """Start every service and resume every node; jobs continue. Returns the testbed's settings."""
     settings = need_running(layout)
     services.wake(recorded_names(layout), layout)
     for name in daemons.all_names(settings):
@@ -284,16 +284,16 @@ def need_running(layout: Layout) -> Settings:
     """The settings of the testbed that runs. Raises ``TestbedError`` if none does."""
     settings = read_settings(layout.directory)
     if settings is None or not running(layout):
-        raise TestbedError(f"no testbed runs in {layout.directory}")
+        raise TestbedError(f"no testbed runs in {layout.directory}; start it first")
     return settings
 
 
 def status(layout: Layout) -> str:
-    """Daemons, nodes and jobs, for a reader."""
+    """Daemons, nodes and jobs, as text."""
     settings = need_running(layout)
     names = dict.fromkeys((*daemons.all_names(settings), *recorded_names(layout)))
     lines = [f"{name:24} {services.state(name, layout)}" for name in names]
-    lines.append(f"REST at {rest_address(settings) or 'no address: it does not run as the user of Slurm'}")
+    lines.append(f"REST at {rest_address(settings) or 'no address: slurmrestd cannot run as the user of Slurm'}")
     lines.append(f"Slurm's time {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(clock.now(layout)))}")
     if services.state("slurmctld", layout).startswith("running"):
         try:

@@ -18,12 +18,12 @@ from onehost.waiting import wait_until
 from onehost.zoo import NODES
 
 ASSETS = Path(__file__).resolve().parents[2] / "tests" / "assets"
-"""Where recordings lie."""
+"""Directory of the recordings."""
 FOREVER_S = 10 * 365 * 86_400.0
 
 
 def main() -> int:
-    """Run one command; exits 1 with one sentence where it cannot be done."""
+    """Run one command; an error is one line and exit code 1."""
     arguments = parser().parse_args()
     try:
         arguments.run(arguments, Layout(Path(arguments.dir).absolute()))
@@ -34,7 +34,7 @@ def main() -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Every command with its options."""
+    """The parser with every command and option."""
     top = argparse.ArgumentParser(prog="testbed", description="A real Slurm on this machine, with simulated GPUs.")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
 
@@ -45,49 +45,47 @@ def parser() -> argparse.ArgumentParser:
         made.set_defaults(run=run)
         return made
 
-    add_start_options(command("start", "start it, and return when every node is idle", run_start))
-    add_start_options(
-        command("fg", "start it and stay until ended by a signal, as in a container", run_foreground)
-    )
-    stop = command("stop", "cancel the jobs and end every daemon; state is kept", run_stop)
-    stop.add_argument("--when-gone", type=int, metavar="PID", help="first wait for the end of this process")
-    stop.add_argument("--wipe", action="store_true", help="forget all state, too")
-    command("wipe", "stop, and forget all state", run_wipe)
-    command("status", "daemons, nodes and jobs", run_status)
-    command("repair", "as after a start: every service and node up, no jobs", run_repair)
-    env = command("env", "shell exports for clients: . <(testbed env)", run_env)
+    add_start_options(command("start", "start the testbed and wait until every node is idle", run_start))
+    add_start_options(command("fg", "start the testbed and run until a signal, as in a container", run_foreground))
+    stop = command("stop", "cancel all jobs and stop every daemon; keep the state", run_stop)
+    stop.add_argument("--when-gone", type=int, metavar="PID", help="first wait until this process has ended")
+    stop.add_argument("--wipe", action="store_true", help="delete all state, too")
+    command("wipe", "stop the testbed and delete all state", run_wipe)
+    command("status", "show daemons, nodes and jobs", run_status)
+    command("repair", "restore the state after a start: all services and nodes up, no jobs", run_repair)
+    env = command("env", "print shell exports for clients: . <(testbed env)", run_env)
     env.add_argument("--plain", action="store_true", help="stay on the real clock, as the Mirage daemon does")
-    service = command("service", "one daemon, such as slurmctld, slurmd@a100-001, slurmrestd@alice", run_service)
+    service = command("service", "act on one daemon, such as slurmctld or slurmd@a100-001", run_service)
     service.add_argument("name")
     service.add_argument("action", choices=("start", "stop", "kill", "pause", "continue"))
-    node = command("node", "take a node down as if it had failed, or resume it", run_node)
+    node = command("node", "set a node down as after a failure, or resume it", run_node)
     node.add_argument("name")
     node.add_argument("action", choices=("down", "resume"))
     token = command("token", "print a JSON Web Token for slurmrestd", run_token)
     token.add_argument("user")
-    token.add_argument("--lifespan", type=int, default=86_400, metavar="S", help="in Slurm's seconds")
-    about = "record what this Slurm answers about jobs of every kind"
+    token.add_argument("--lifespan", type=int, default=86_400, metavar="S", help="lifetime in Slurm's seconds")
+    about = "record the output of this Slurm about jobs of every kind"
     recording = command("capture", about, run_capture, "-capture")
     recording.add_argument(
-        "--to", default=str(ASSETS), metavar="FOLDER", help="a directory per version (default: %(default)s)"
+        "--to", default=str(ASSETS), metavar="DIR", help="one directory per version in it (default: %(default)s)"
     )
-    recording.add_argument("--base-port", type=int, default=27000, metavar="P", help="the first port")
+    recording.add_argument("--base-port", type=int, default=27000, metavar="P", help="first port (default 27000)")
     return top
 
 
 def add_start_options(command: argparse.ArgumentParser) -> None:
-    """What a testbed can be asked to be."""
+    """Add the options that describe a testbed."""
     given = Settings("")
-    command.add_argument("--speed", type=int, default=given.speed, help="Slurm seconds a real second, such as 60")
-    command.add_argument("--nodes", default=given.nodes, help="how many of each kind (default: %(default)s)")
+    command.add_argument("--speed", type=int, default=given.speed, help="Slurm's seconds per real second")
+    command.add_argument("--nodes", default=given.nodes, help="nodes of each kind (default: %(default)s)")
     command.add_argument(
-        "--base-port", type=int, default=given.base_port, metavar="P", help="ports are counted from here"
+        "--base-port", type=int, default=given.base_port, metavar="P", help="first port (default: %(default)s)"
     )
     command.add_argument(
-        "--unprivileged", action="store_true", help="one user, no accounting; without root always so"
+        "--unprivileged", action="store_true", help="one user, no accounting; always so without root"
     )
     command.add_argument("--priority-flags", default="", metavar="FLAGS", help="such as ACCRUE_ALWAYS")
-    command.add_argument("--conf-line", action="append", default=[], metavar="KEY=VALUE", help="into slurm.conf")
+    command.add_argument("--conf-line", action="append", default=[], metavar="KEY=VALUE", help="add to slurm.conf")
 
 
 def asked(arguments: argparse.Namespace, layout: Layout) -> Settings:
@@ -104,32 +102,32 @@ def asked(arguments: argparse.Namespace, layout: Layout) -> Settings:
 
 
 def is_privileged(unprivileged: bool) -> bool:
-    """Root starts the full testbed; anybody else the one of a single user, for which root is no good."""
+    """Root starts the full testbed, other users one of a single user, which root cannot run."""
     if unprivileged and os.geteuid() == 0:
         raise TestbedError("--unprivileged as root: slurmrestd rejects root; start it as an ordinary user")
     return os.geteuid() == 0
 
 
 def run_capture(arguments: argparse.Namespace, layout: Layout) -> None:
-    """``testbed capture``."""
-    from onehost.capture import capture  # loads what no other command needs, and takes longer than most of them
+    """Run ``testbed capture``."""
+    from onehost.capture import capture  # imported here because it takes longer than most commands
 
     settings = Settings(str(layout.directory), 60, NODES, arguments.base_port, os.geteuid() == 0)
     capture(settings, Path(arguments.to).absolute(), say)
 
 
 def say(line: str) -> None:
-    """To the person who waits; not part of any output."""
+    """Report progress on standard error."""
     sys.stderr.write(line + "\n")
 
 
 def run_start(arguments: argparse.Namespace, layout: Layout) -> None:
-    """``testbed start``."""
+    """Run ``testbed start``."""
     cluster.start(asked(arguments, layout), say)
 
 
 def run_foreground(arguments: argparse.Namespace, layout: Layout) -> None:
-    """``testbed fg``: reaps whatever ends meanwhile, as the first process of a container has to."""
+    """Run ``testbed fg``; reaps ended processes, as the first process of a container must."""
     wanted = {signal.SIGTERM, signal.SIGINT, signal.SIGCHLD}
     cluster.start(asked(arguments, layout), say)
     signal.pthread_sigmask(signal.SIG_BLOCK, wanted)
@@ -139,7 +137,7 @@ def run_foreground(arguments: argparse.Namespace, layout: Layout) -> None:
 
 
 def reap() -> None:
-    """Take leave of every child that has ended."""
+    """Reap every child that has ended."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -148,7 +146,7 @@ def reap() -> None:
 
 
 def run_stop(arguments: argparse.Namespace, layout: Layout) -> None:
-    """``testbed stop``."""
+    """Run ``testbed stop``."""
     process = observe(arguments.when_gone) if arguments.when_gone else None
     if process:
         wait_until(lambda: not process.alive(), FOREVER_S, f"the end of process {process.pid}")
@@ -156,38 +154,38 @@ def run_stop(arguments: argparse.Namespace, layout: Layout) -> None:
 
 
 def run_wipe(_arguments: argparse.Namespace, layout: Layout) -> None:
-    """``testbed wipe``."""
+    """Run ``testbed wipe``."""
     cluster.wipe(layout, say)
 
 
 def run_status(_arguments: argparse.Namespace, layout: Layout) -> None:
-    """``testbed status``."""
+    """Run ``testbed status``."""
     sys.stdout.write(cluster.status(layout) + "\n")
 
 
 def run_repair(_arguments: argparse.Namespace, layout: Layout) -> None:
-    """``testbed repair``."""
+    """Run ``testbed repair``."""
     cluster.repair(layout)
 
 
 def run_env(arguments: argparse.Namespace, layout: Layout) -> None:
-    """``testbed env``."""
+    """Run ``testbed env``."""
     cluster.need_running(layout)
     for key, value in cluster.environment(layout, plain=arguments.plain).items():
         sys.stdout.write(f"export {key}={shlex.quote(value)}\n")
 
 
 def run_service(arguments: argparse.Namespace, layout: Layout) -> None:
-    """``testbed service``."""
+    """Run ``testbed service``."""
     services.act(arguments.name, arguments.action, cluster.need_running(layout), layout)
 
 
 def run_node(arguments: argparse.Namespace, layout: Layout) -> None:
-    """``testbed node``."""
+    """Run ``testbed node``."""
     services.act_on_node(arguments.name, arguments.action, cluster.need_running(layout), layout)
 
 
 def run_token(arguments: argparse.Namespace, layout: Layout) -> None:
-    """``testbed token``."""
+    """Run ``testbed token``."""
     cluster.need_running(layout)
     sys.stdout.write(slurmcommands.token(layout, arguments.user, arguments.lifespan) + "\n")

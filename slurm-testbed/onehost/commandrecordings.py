@@ -1,4 +1,4 @@
-"""What Slurm's commands print: the questions, asked with Slurm's own time format and with epoch seconds."""
+"""Queries with Slurm's commands, recorded with Slurm's time format and with epoch seconds."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from onehost.recorder import Recorder
 
 CELL, MARK = "\x1f", "\x1e0123456789ab"
-"""Ends of cells and of rows. Mirage draws the mark's digits for each query, and passes it in the environment."""
+"""Ends of cells and of rows. Mirage draws the mark's digits for each query and passes it in the environment."""
 EPOCH = {"SLURM_TIME_FORMAT": "%s", "TZ": "UTC", "SLURM_BITSTR_LEN": "0"}
-"""What Mirage sets: times as epoch seconds, lists of array tasks not cut short."""
+"""Mirage's settings: times as epoch seconds, lists of array tasks not cut short."""
 PLAIN, BOTH, ONLY_EPOCH = ("",), ("", ".epoch"), (".epoch",)
-# What Mirage asks is written down again, as this has to run where what Mirage depends on is not installed: a test
-# of the recordings (tests/slurm/test_recorded_text.py) compares every argument with those that Mirage sends.
+# Mirage's queries are repeated here, because this must run without the packages that Mirage depends on. A test of
+# the recordings (tests/slurm/test_recorded_text.py) compares every argument with Mirage's.
 MIRAGE_QUEUE = (
     "JobID JobArrayID State UserName Account SubmitTime EligibleTime StartTime EndTime TimeLimit NumNodes"
     " Partition QOS PriorityLong Nice exit_code ReqNodes NodeList tres-alloc Reason Name Comment"
@@ -63,7 +63,7 @@ class Question:
     forms: tuple[str, ...] = PLAIN
     user: str = "root"
     environment: dict[str, str] = field(default_factory=dict)
-    """What its environment has beyond the form's."""
+    """Variables added to the environment of the form."""
 
 
 def ask(
@@ -74,12 +74,12 @@ def ask(
     user: str = "root",
     environment: dict[str, str] | None = None,
 ) -> Question:
-    """A question from a command line; ``more`` is not split."""
+    """A query from a command line; ``more`` is not split."""
     return Question(name, (*shlex.split(command), *more), forms, user, environment or {})
 
 
 def columns(fields: str) -> str:
-    """``squeue -O``: cells as wide as they need to be, ended by ``CELL``, rows ended by ``MARK``."""
+    """``squeue -O``: cells of any width, ended by ``CELL``, rows ended by ``MARK``."""
     *first, last = fields.split()
     return ",".join([f"{name}:{CELL}" for name in first] + [f"{last}:{MARK}"])
 
@@ -210,11 +210,11 @@ SUBMISSIONS = (
 )
 QUESTIONS = QUEUE_QUESTIONS + NODE_QUESTIONS + SCONTROL_QUESTIONS + ACCOUNTING_QUESTIONS + PRIORITY_QUESTIONS
 LATER = REFUSALS + SUBMISSIONS
-"""Asked after everything else, because they may change what there is."""
+"""Queries that run last, because they may change the state."""
 
 
 def record(questions: tuple[Question, ...], jobs: dict[str, str], layout: Layout, recorder: Recorder) -> None:
-    """Ask and keep, in each form."""
+    """Run a query and keep its output, in each form."""
     for question in questions:
         for form in question.forms:
             record_one(question, form, jobs, layout, recorder)

@@ -1,4 +1,4 @@
-"""The configuration files: templates, and what a testbed's settings replace in them."""
+"""Configuration files: templates, and the values that a testbed's settings replace in them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PARTITIONS = {
     "npu": ("npu", "MaxTime=1-00:00:00 DefaultTime=01:00:00"),
 }
 PRICES = {"v100": "GRES/gpu=1.0", "a100": "GRES/gpu=3.0"}
-"""What a GPU counts for in fair share, where there is accounting."""
+"""Billing weight of a GPU, where accounting runs."""
 WITHOUT_ACCOUNTING = (
     "AccountingStorageType",
     "AccountingStorageHost",
@@ -70,7 +70,7 @@ def write(settings: Settings, layout: Layout) -> None:
 
 
 def write_slurmdbd(settings: Settings, layout: Layout) -> None:
-    """slurmdbd insists that only its own user reads its file."""
+    """slurmdbd requires that only its own user can read its file."""
     lines = read_keys(fill("slurmdbd.conf", settings))
     if settings.speed > 1:
         lines["MessageTimeout"] = str(message_timeout(settings.speed))
@@ -100,7 +100,7 @@ def host() -> str:
 
 
 def read_keys(text: str) -> dict[str, str]:
-    """The settings of a file with one a line."""
+    """The settings of a file with one setting per line."""
     lines = (line for line in text.splitlines() if line and not line.startswith("#"))
     return {key: value for key, _, value in (line.partition("=") for line in lines)}
 
@@ -111,10 +111,10 @@ def message_timeout(speed: int) -> int:
 
 
 def changes_of_speed(settings: Settings, layout: Layout) -> dict[str, str]:
-    """What a fast clock needs: every timeout and every budget of the scheduler counts in Slurm's seconds.
+    """Settings for a fast clock: every timeout and every budget of the scheduler counts in Slurm's seconds.
 
-    The scheduler runs four times in a real second. A node is never called down for silence, because a busy
-    machine is silent for long on this clock.
+    The scheduler runs four times per real second. Nodes are never set down for silence, because on this clock a
+    busy machine is silent for long.
     """
     speed = settings.speed
     if speed == 1:
@@ -152,14 +152,14 @@ def changes_of_speed(settings: Settings, layout: Layout) -> dict[str, str]:
 
 
 def changes_of_user(settings: Settings) -> dict[str, str]:
-    """Without root one user is Slurm and runs the nodes."""
+    """Without root, one user is Slurm's user and runs the nodes."""
     if settings.privileged:
         return {}
     return {"SlurmUser": myself().name, "SlurmdUser": myself().name}
 
 
 def node_lines(settings: Settings) -> list[str]:
-    """One line a kind of node; each node's slurmd has a port of its own."""
+    """One line per kind of node; each node's slurmd has a separate port."""
     lines, port = [], settings.base_port + 100
     for kind, count in settings.node_counts().items():
         if count:
@@ -170,7 +170,7 @@ def node_lines(settings: Settings) -> list[str]:
 
 
 def partition_lines(settings: Settings) -> list[str]:
-    """Partitions of the kinds of node there are."""
+    """Partitions for the kinds of node that exist."""
     counts, lines = settings.node_counts(), []
     for name, (kind, limits) in PARTITIONS.items():
         price = f" TRESBillingWeights={PRICES[name]}" if name in PRICES and settings.privileged else ""
@@ -180,7 +180,7 @@ def partition_lines(settings: Settings) -> list[str]:
 
 
 def write_task_prolog(layout: Layout) -> None:
-    """Jobs live on Slurm's clock whoever submitted them: clients on the real clock do not pass it on."""
+    """Jobs of all users run on Slurm's clock: clients on the real clock do not pass it on."""
     exports = "".join(f"echo 'export {key}={value}'\n" for key, value in clock.environment(layout).items())
     path = layout.etc / "taskprolog"
     path.write_text("#!/bin/sh\n" + exports)

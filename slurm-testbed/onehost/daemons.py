@@ -1,4 +1,4 @@
-"""What each daemon of a testbed is: command, user, environment, port."""
+"""The daemons of a testbed: command, user, environment, port."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ MARIADB_OPTIONS = (
     "--innodb-buffer-pool-size=32M",
     "--innodb-log-file-size=16M",
     "--innodb-lock-wait-timeout=900",
-    # A testbed's accounting need not survive the machine's crash.
+    # The accounting of a testbed need not survive a crash of the machine.
     "--innodb-flush-log-at-trx-commit=0",
     "--sync-binlog=0",
     "--performance-schema=OFF",
     "--key-buffer-size=1M",
-    # Slurm 26.05 asks for it; MariaDB before 10.6 does not know it.
+    # Slurm 26.05 requires it; MariaDB before 10.6 does not know it.
     "--loose-innodb-snapshot-isolation=OFF",
 )
 
 
 def environment(layout: Layout, *, fast: bool = True) -> dict[str, str]:
-    """For Slurm's programs; with ``fast`` on the testbed's clock."""
+    """Environment of Slurm's programs; with ``fast`` on the testbed's clock."""
     plain = {"PATH": SEARCH, "LANG": "C.UTF-8", "SLURM_CONF": str(layout.conf)}
     return plain | (clock.environment(layout) if fast else {})
 
 
 def link_true_names(layout: Layout) -> None:
-    """slurmctld and slurmd look at the name they are called by, whatever Debian calls the file."""
+    """slurmctld and slurmd check the name by which they are called, which differs from Debian's file name."""
     for program in ("slurmctld", "slurmd", "slurmstepd"):
         link = layout.bin / program
         link.unlink(missing_ok=True)
@@ -52,7 +52,7 @@ def link_true_names(layout: Layout) -> None:
 
 
 def daemon(name: str, settings: Settings, layout: Layout) -> Daemon:
-    """The daemon called ``name``: such as ``slurmctld``, ``slurmd@a100-001`` or ``slurmrestd@alice``."""
+    """The daemon of this name: such as ``slurmctld``, ``slurmd@a100-001`` or ``slurmrestd@alice``."""
     program, _, instance = name.partition("@")
     recipes: dict[str, Callable[[], Daemon]] = {
         "munged": lambda: munged(settings, layout),
@@ -66,19 +66,19 @@ def daemon(name: str, settings: Settings, layout: Layout) -> Daemon:
     }
     if program not in recipes or (instance and program not in {"slurmd", "slurmrestd"}):
         known = "munged, mariadbd, slurmdbd, slurmctld, slurmd@NODE, slurmrestd, slurmrestd@USER"
-        raise TestbedError(f"no service {name!r}; there are {known}")
+        raise TestbedError(f"unknown service {name!r}; choose from {known}")
     if program in {"mariadbd", "slurmdbd"} and not settings.privileged:
         raise TestbedError(f"{name}: a testbed without root has no accounting")
     return recipes[program]()
 
 
 def system_user(name: str, settings: Settings) -> Person:
-    """The daemon's own user, or ours where there is only one."""
+    """The daemon's user, or the current one where there is only one."""
     return person(name) if settings.privileged else myself()
 
 
 def munged(settings: Settings, layout: Layout) -> Daemon:
-    """Not forced where it is privileged: its checks of owners and modes pass."""
+    """munged, without ``--force`` as root: its checks of owners and modes pass."""
     files = {"key-file": "munge.key", "socket": "munge.socket", "pid-file": "own.pid", "seed-file": "seed"}
     argv = [need("munged"), "--foreground", "--num-threads=10", f"--log-file={layout.munge}/munged.log"]
     argv += [f"--{option}={layout.munge / name}" for option, name in files.items()]
@@ -87,7 +87,7 @@ def munged(settings: Settings, layout: Layout) -> Daemon:
 
 
 def mariadbd(settings: Settings, layout: Layout) -> Daemon:
-    """A database of the testbed's own, on loopback."""
+    """The testbed's MariaDB, on loopback."""
     argv = (
         need("mariadbd"),
         "--no-defaults",
@@ -102,14 +102,14 @@ def mariadbd(settings: Settings, layout: Layout) -> Daemon:
 
 
 def slurmdbd(settings: Settings, layout: Layout) -> Daemon:
-    """Accounting."""
+    """slurmdbd: accounting."""
     return Daemon(
         "slurmdbd", (need("slurmdbd"), "-D"), person("slurm"), environment(layout), settings.base_port + 1
     )
 
 
 def slurmctld(settings: Settings, layout: Layout) -> Daemon:
-    """The controller."""
+    """slurmctld: the controller."""
     argv = (str(layout.bin / "slurmctld"), "-D")
     return Daemon("slurmctld", argv, system_user("slurm", settings), environment(layout), settings.base_port)
 
@@ -117,14 +117,14 @@ def slurmctld(settings: Settings, layout: Layout) -> Daemon:
 def slurmd(node: str, settings: Settings, layout: Layout) -> Daemon:
     """One simulated node. As root its jobs run as the users who submitted them."""
     if node not in settings.node_names():
-        raise TestbedError(f"no node {node!r}; there are {compact(settings.node_names())}")
+        raise TestbedError(f"unknown node {node!r}; choose from {compact(settings.node_names())}")
     argv = (str(layout.bin / "slurmd"), "-D", "-N", node, "-d", str(layout.bin / "slurmstepd"))
     port = settings.base_port + 100 + settings.node_names().index(node)
     return Daemon(f"slurmd@{node}", argv, myself(), environment(layout), port)
 
 
 def slurmrestd(settings: Settings, layout: Layout) -> Daemon:
-    """REST over TCP on loopback; callers bring a token. It rejects to run as root or as Slurm's user."""
+    """REST over TCP on loopback, with tokens. It does not run as root or as Slurm's user."""
     port = settings.base_port + 3
     argv = (need("slurmrestd"), "-a", "rest_auth/jwt", *rest_plugins(settings, layout), f"127.0.0.1:{port}")
     extra = {"SLURM_JWT": "daemon", **rest_security(settings)}
@@ -133,7 +133,7 @@ def slurmrestd(settings: Settings, layout: Layout) -> Daemon:
 
 
 def rest_plugins(settings: Settings, layout: Layout) -> tuple[str, ...]:
-    """Every version is offered. Those of accounting end slurmrestd at once where there is none."""
+    """Plugins of every API version. Without accounting, its plugins would end slurmrestd immediately."""
     if settings.privileged:
         return ()
     given = environment(layout, fast=False) | rest_security(settings)
@@ -145,7 +145,7 @@ def rest_plugins(settings: Settings, layout: Layout) -> tuple[str, ...]:
 
 
 def slurmrestd_of(user: str, settings: Settings, layout: Layout) -> Daemon:
-    """REST over the user's own Unix socket, without token: whoever may open it acts as the user."""
+    """REST over the user's Unix socket, without token: a client that can open it acts as the user."""
     socket = layout.rest / user / "slurmrestd.sock"
     argv = (need("slurmrestd"), "-a", "rest_auth/local", *rest_plugins(settings, layout), f"unix:{socket}")
     return Daemon(f"slurmrestd@{user}", argv, known_user(user), environment(layout) | rest_security(settings))
@@ -160,14 +160,14 @@ def known_user(name: str) -> Person:
 
 
 def rest_security(settings: Settings) -> dict[str, str]:
-    """What slurmrestd shall not insist on: as the caller says (containers forbid some), and being another user."""
+    """Checks that slurmrestd must skip: those given by the caller (for containers), and the check of its user."""
     given = os.environ.get("SLURMRESTD_SECURITY", "").split(",")
     wanted = [word for word in (*given, "" if settings.privileged else "disable_user_check") if word]
     return {"SLURMRESTD_SECURITY": ",".join(wanted)} if wanted else {}
 
 
 def has_rest(settings: Settings) -> bool:
-    """Without root all is one user, as whom slurmrestd 26.05 does not run, whatever it is told; 24.11 does."""
+    """Without root all daemons run as one user: slurmrestd 26.05 does not run as Slurm's user, 24.11 does."""
     year, month, *_ = map(int, slurm_version().split("."))
     return settings.privileged or (year, month) < NO_REST_FOR_SLURMS_USER
 
@@ -184,5 +184,5 @@ def all_names(settings: Settings) -> Iterable[str]:
 
 
 def compact(names: tuple[str, ...]) -> str:
-    """A readable list of nodes."""
+    """A list of nodes, as text."""
     return names[0] if len(names) == 1 else f"{names[0]} ... {names[-1]}"

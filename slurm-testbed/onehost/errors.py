@@ -1,7 +1,7 @@
-"""What the testbed rejects, in words for the reader."""
+"""Errors of the testbed."""
 
 from __future__ import annotations
 
 
 class TestbedError(Exception):
-    """Something the user has to do or know; the message says what."""
+    """An error whose message tells the user what to do."""

@@ -1,9 +1,9 @@
 """Frees processes that were forked while a lock was held.
 
 libfaketime guards the time with a mutex. When slurmstepd forks a job while another of its threads reads the time,
-the child has the mutex locked and no thread that could unlock it: it hangs before it becomes the job, and its node
-stays "completing" indefinitely. Such a child is certain: one thread, waiting for a private futex, which only
-itself could wake.
+the child has the mutex locked and no thread that could unlock it. It hangs before it becomes the job, and its node
+stays "completing" indefinitely. Such a child is recognised with certainty: one thread that waits for a private
+futex, which only that thread could wake.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FUTEX = {"x86_64": 202, "aarch64": 98}
 """Number of the system call."""
 _WAIT_PRIVATE = 0x80
 _CONTENDED = 2
-"""What a glibc mutex that is waited for holds."""
+"""Value of a glibc mutex with a waiter."""
 
 _PROC = Path("/proc")
 
@@ -30,22 +30,22 @@ Stuck = tuple[int, int]
 
 
 def stuck_on(clock: Path) -> frozenset[Stuck]:
-    """Processes that have this file in their memory and wait for themselves; perhaps only just."""
+    """Processes that map this file and wait for themselves; perhaps only for a moment."""
     return frozenset(_stuck(clock))
 
 
 def free(stuck: Stuck) -> bool:
-    """Unlock the mutex in the process's own memory and have it look again; ``False`` where that is not allowed."""
+    """Unlock the mutex in the process's memory and make the process check again; ``False`` if not permitted."""
     pid, address = stuck
     try:
         with (_PROC / str(pid) / "mem").open("r+b", buffering=0) as memory:
             memory.seek(address)
             lock, count, owner, users = struct.unpack("4i", memory.read(16))
             memory.seek(address)
-            # glibc's mutex (struct __pthread_mutex_s) or a plain lock: the first alone says who has it.
+            # glibc's mutex (struct __pthread_mutex_s) or a plain lock: only the first records its holder.
             is_mutex = (lock, count) == (_CONTENDED, 0) and owner > 0 and users > 0
             memory.write(bytes(12 if is_mutex else 4))
-        # A stop interrupts the wait; gone on with, it starts over and sees what was written.
+        # A stop interrupts the wait; after the continue it starts over and sees the new value.
         os.kill(pid, signal.SIGSTOP)
         os.kill(pid, signal.SIGCONT)
     except OSError:
@@ -62,7 +62,7 @@ def _stuck(clock: Path) -> Iterator[Stuck]:
             if f" {clock}\n" in (place / "maps").read_text():
                 yield int(place.name), address
         except OSError:
-            continue  # it has ended, or is not ours to look at
+            continue  # it has ended, or belongs to another user
 
 
 def _waited_for(syscall: str) -> int:

@@ -1,4 +1,4 @@
-"""Where everything lies under the state directory."""
+"""Paths below the state directory."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Layout:
 
     @property
     def conf(self) -> Path:
-        """``slurm.conf``."""
+        """Path of ``slurm.conf``."""
         return self.directory / "etc" / "slurm.conf"
 
     @property
     def munge_socket(self) -> Path:
-        """Own munged, so that the machine's is left alone."""
+        """Socket of the testbed's munged; the machine's munged is not used."""
         return self.directory / "munge" / "munge.socket"
 
     @property
@@ -46,7 +46,7 @@ class Layout:
 
     @property
     def mysql_socket(self) -> Path:
-        """MariaDB's, for its administrator."""
+        """Socket of MariaDB, for its administrator."""
         return self.directory / "mysql" / "s.sock"
 
     @property
@@ -56,11 +56,11 @@ class Layout:
 
     @property
     def state(self) -> Path:
-        """What a running testbed says about itself."""
+        """Description of the running testbed, for clients."""
         return self.directory / "testbed.json"
 
     def check(self) -> None:
-        """Reject directories in which Slurm would fail later, and less clearly."""
+        """Raise ``TestbedError`` for directories in which Slurm would fail later with a less clear message."""
         if len(str(self.directory)) > LONGEST_DIRECTORY:
             raise TestbedError(
                 f"--dir {self.directory}: longer than {LONGEST_DIRECTORY} characters (Unix sockets)"
@@ -69,7 +69,7 @@ class Layout:
             raise TestbedError(f"--dir {self.directory}: mounted noexec, but slurmd runs job scripts from there")
 
     def make(self) -> None:
-        """Create the directories; whoever started the testbed owns them until their daemon does."""
+        """Create the directories; the user who started the testbed owns them until their daemon does."""
         for folder in FOLDERS:
             (self.directory / folder).mkdir(parents=True, exist_ok=True)
             (self.directory / folder).chmod(0o755)

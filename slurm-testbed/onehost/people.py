@@ -1,4 +1,4 @@
-"""The users of a testbed and as whom its daemons run."""
+"""The users of a testbed, and the users that its daemons run as."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 USERS = ("alice", "bob", "carol")
 OPERATOR = "mirage"
-"""An ordinary account to the machine; Slurm's accounting makes it an Operator."""
+"""An ordinary account of the machine; Slurm's accounting makes it an Operator."""
 
 
 class Identity(TypedDict, total=False):
@@ -36,14 +36,14 @@ class Person:
     home: Path
 
     def identity(self) -> Identity:
-        """What ``subprocess`` needs to run as this user; nothing where we are that user."""
+        """Arguments of ``subprocess`` to run as this user; empty for the current user."""
         if self.uid == os.geteuid():
             return {}
         return {"user": self.uid, "group": self.gid, "extra_groups": os.getgrouplist(self.name, self.gid)}
 
 
 def person(name: str) -> Person:
-    """Look a user up. Raises ``KeyError`` if there is none."""
+    """Look a user up. Raises ``KeyError`` for an unknown user."""
     entry = pwd.getpwnam(name)
     return Person(entry.pw_name, entry.pw_uid, entry.pw_gid, Path(entry.pw_dir))
 
@@ -54,9 +54,9 @@ def myself() -> Person:
 
 
 def ensure_users(names: Sequence[str] = (*USERS, OPERATOR)) -> None:
-    """Create users, those of the testbed if no others are named, where the machine does not have them.
+    """Create users that the machine does not have; by default those of the testbed.
 
-    One testbed at a time: ``useradd`` rejects while another of its kind runs. Raises ``CalledProcessError``.
+    One testbed at a time: ``useradd`` fails while another one runs. Raises ``CalledProcessError``.
     """
     missing = [name for name in names if not _exists(name)]
     if not missing:

@@ -1,6 +1,6 @@
-"""Daemons by name: started detached, remembered by process id and start time, ended by those only.
+"""Daemons by name: started detached, identified by PID and start time, and only these are ended.
 
-The start time guards against a process id that has been given to another user since.
+The start time guards against a PID that has been given to another process since.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ END_TIMEOUT_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Daemon:
-    """How one daemon is run: its name in the testbed, as whom, with what environment."""
+    """A daemon to run: its name in the testbed, user, environment."""
 
     name: str
     argv: Sequence[str]
@@ -38,24 +38,24 @@ class Daemon:
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process as the kernel knows it."""
+    """A process, identified by PID and start time."""
 
     pid: int
     started: int
 
     def alive(self) -> bool:
-        """Whether it still runs; a zombie does not."""
+        """Whether it runs; a zombie does not."""
         now = observe(self.pid)
         return now is not None and now.started == self.started
 
     def send(self, number: signal.Signals) -> None:
-        """Signal it, if it still is itself."""
+        """Signal it, if it is still the same process."""
         if self.alive():
             os.kill(self.pid, number)
 
 
 def observe(pid: int) -> Process | None:
-    """The process with this id, ``None`` if there is none or only its zombie."""
+    """The process with this PID, ``None`` if it does not exist or is a zombie."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -67,7 +67,7 @@ def observe(pid: int) -> Process | None:
 
 
 def has_other_threads(pid: int) -> bool:
-    """Whether more than its first thread is left: that one may end first, and the others keep all files open."""
+    """Whether other threads than the first are left: they keep all files open after the first has ended."""
     try:
         return len(os.listdir(f"/proc/{pid}/task")) > 1  # noqa: PTH208 - names are enough
     except FileNotFoundError:
@@ -75,7 +75,7 @@ def has_other_threads(pid: int) -> bool:
 
 
 def launch(daemon: Daemon, layout: Layout) -> Process:
-    """Start a daemon in a session of its own and remember it under its name."""
+    """Start a daemon in a separate session and record it under its name."""
     running = recorded(daemon.name, layout)
     if running:
         raise TestbedError(f"{daemon.name} is already running (process {running.pid})")
@@ -92,9 +92,9 @@ def launch(daemon: Daemon, layout: Layout) -> Process:
         )
     process = observe(child.pid)
     if process is None:
-        raise TestbedError(f"{daemon.name} ended at once; see {layout.log}/{daemon.name}.out")
+        raise TestbedError(f"{daemon.name} ended immediately; see {layout.log}/{daemon.name}.out")
     (layout.run / f"{daemon.name}.pid").write_text(f"{process.pid} {process.started}\n")
-    # It outlives this program; without this Popen would complain that nobody waited for it.
+    # It outlives this program; without this Popen would warn that its child was not waited for.
     child.returncode = 0
     return process
 
@@ -115,7 +115,7 @@ def recorded_names(layout: Layout) -> list[str]:
 
 
 def end(names: Sequence[str], layout: Layout, number: signal.Signals = signal.SIGTERM) -> None:
-    """Signal these daemons, wait until all are gone, forget them. A paused one is woken to hear it."""
+    """Signal these daemons, wait until all have ended, forget them. A paused one is resumed to receive it."""
     processes = [process for name in names if (process := recorded(name, layout))]
     for process in processes:
         process.send(number)

@@ -1,4 +1,4 @@
-"""Which programs are needed, where they are, and which Debian package brings them."""
+"""The required programs, their paths, and the Debian packages that contain them."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ CLOCK_LIBRARIES = "/usr/lib/*/faketime/libfaketimeMT.so.1"
 
 
 def find(program: str) -> Path | None:
-    """The program's path, looked for in the administrator's directories too.
+    """The program's path; administrators' directories are searched too.
 
-    Where Debian's slurm-wlm-emulator is installed it has taken over the daemons' names; the real ones are then
-    those ending in ``-wlm``.
+    Debian's slurm-wlm-emulator takes over the daemons' names; the real daemons then have names that end in
+    ``-wlm``.
     """
     found = shutil.which(f"{program}-wlm", path=SEARCH) or shutil.which(program, path=SEARCH)
     return Path(found) if found else None
@@ -62,7 +62,7 @@ def missing_packages(settings: Settings) -> list[str]:
 
 
 def check_programs(settings: Settings) -> None:
-    """Reject to start, naming the packages, where something is not installed."""
+    """Raise ``TestbedError`` with the missing packages."""
     missing = missing_packages(settings)
     if missing:
         raise TestbedError(
@@ -71,7 +71,7 @@ def check_programs(settings: Settings) -> None:
 
 
 def need(program: str) -> str:
-    """The program's path; ``check_programs`` has already said what is missing."""
+    """The program's path; ``check_programs`` has already reported what is missing."""
     found = find(program)
     if found is None:
         raise TestbedError(f"not installed: {program}")
@@ -79,9 +79,9 @@ def need(program: str) -> str:
 
 
 def slurm_version() -> str:
-    """Such as ``22.05.8``."""
+    """Version of Slurm, such as ``22.05.8``."""
     answer = subprocess.run([need("slurmctld"), "-V"], capture_output=True, text=True, check=True).stdout
     found = re.search(r"\d+\.\d+\.\d+", answer)
     if not found:
-        raise TestbedError(f"slurmctld -V answered {answer!r}")
+        raise TestbedError(f"slurmctld -V printed {answer!r}")
     return found.group()

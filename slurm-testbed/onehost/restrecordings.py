@@ -1,4 +1,4 @@
-"""What slurmrestd answers, in every version of its interface that it offers."""
+"""Recorded answers of slurmrestd, in every API version that it offers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LISTS_WITH_LISTS = 40
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One question, as ``user`` with a good token unless told otherwise."""
+    """One request, as ``user`` with a valid token by default."""
 
     name: str
     path: str
@@ -44,7 +44,7 @@ class Rest:
     tokens: dict[str, str] = field(default_factory=dict)
 
     def headers(self, request: Request) -> dict[str, str]:
-        """Who asks, and the proof of it."""
+        """The authentication headers."""
         if request.credentials == "none":
             return {}
         if request.user not in self.tokens:
@@ -57,13 +57,13 @@ class Rest:
         return {"X-SLURM-USER-NAME": request.user, "X-SLURM-USER-TOKEN": proof}
 
     def expired(self, user: str) -> str:
-        """A token that was good for a second of Slurm's time, which is over."""
+        """A token whose lifetime of one second of Slurm's time is over."""
         proof, issued = token(self.layout, user, 1), clock.now(self.layout)
         wait_until(lambda: clock.now(self.layout) > issued + 2, 10, "the end of a token")
         return proof
 
     def ask(self, request: Request) -> tuple[int, str, bytes]:
-        """Status, content type and body."""
+        """Send a request; status, content type and body."""
         body = None if request.body is None else json.dumps(request.body).encode()
         headers = {**self.headers(request), "Content-Type": "application/json"}
         question = urllib.request.Request(  # noqa: S310 - an address of ours
@@ -77,13 +77,13 @@ class Rest:
 
 
 def versions(rest: Rest) -> list[str]:
-    """Those offered, oldest first, from slurmrestd's own description."""
+    """The offered versions, oldest first, from slurmrestd's description."""
     _, _, body = rest.ask(Request("", "/openapi/v3"))
     return sorted({path.split("/")[2] for path in json.loads(body)["paths"] if path.startswith("/slurm/v")})
 
 
 def requests_of(version: str, jobs: dict[str, str]) -> list[Request]:
-    """Everything asked of one version; what changes anything comes last."""
+    """All requests of one version; those that change the state come last."""
     base, accounting = f"/slurm/{version}", f"/slurmdb/{version}"
     plain = [
         Request(name, f"{base}/{name}/")
@@ -124,12 +124,12 @@ REFUSED: dict[str, Json] = {
 
 
 def refused(name: str, version: str, change: Json) -> Request:
-    """A submission that fails."""
+    """A submission that Slurm rejects."""
     return Request(f"error.submit-{name}", f"/slurm/{version}/job/submit", "POST", submission(version, change))
 
 
 def changes(base: str, version: str, jobs: dict[str, str]) -> list[Request]:
-    """A submission that succeeds, and changes of a pending job."""
+    """An accepted submission, and changes of a pending job."""
     held: Json = {
         "partition": "a100",
         "nodes": 2,
@@ -149,7 +149,7 @@ def changes(base: str, version: str, jobs: dict[str, str]) -> list[Request]:
 
 
 def submission(version: str, change: Json) -> Json:
-    """A job in the words of a version; ``change`` is in those of the oldest."""
+    """A job in the format of a version; ``change`` is in the format of the oldest."""
     job: Json = {"name": "by-rest", "current_working_directory": "/tmp", "standard_output": "/dev/null", **change}  # noqa: S108
     environment = {"PATH": "/usr/bin:/bin"}
     if number(version) < LISTS_WITH_LISTS:
@@ -165,7 +165,7 @@ def submission(version: str, change: Json) -> Json:
 
 
 def number(version: str) -> int:
-    """38 for ``v0.0.38``."""
+    """The number of a version: 38 for ``v0.0.38``."""
     return int(version.rpartition(".")[2])
 
 
@@ -175,7 +175,7 @@ def first_id(job: str) -> str:
 
 
 def record_rest(address: str, jobs: dict[str, str], layout: Layout, recorder: Recorder) -> list[str]:
-    """Ask every version everything; returns the versions."""
+    """Record every request in every version; returns the versions."""
     rest = Rest(address, layout)
     offered = versions(rest)
     for version in offered:
@@ -195,7 +195,7 @@ def record_rest(address: str, jobs: dict[str, str], layout: Layout, recorder: Re
 
 
 def compact(body: bytes) -> bytes:
-    """JSON without the space between its marks, a value a line at the first level; other bodies as they are."""
+    """Compact JSON with one value per line at the first level; other bodies unchanged."""
     try:
         document = json.loads(body)
     except ValueError:

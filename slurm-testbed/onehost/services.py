@@ -1,4 +1,4 @@
-"""One daemon at a time: started and waited for, stopped, killed, paused; and the job steps none of them owns."""
+"""Single daemons: start and wait, stop, kill, pause; and job steps without a daemon."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ START_TIMEOUT_S = 60.0
 
 
 def start(name: str, settings: Settings, layout: Layout) -> None:
-    """Start a daemon and return once it answers. Raises ``TestbedError`` where it ends or stays silent."""
+    """Start a daemon and wait until it answers. Raises ``TestbedError`` where it ends or stays silent."""
     process = launch_only(name, settings, layout)
     port = daemons.daemon(name, settings, layout).port
 
     def up() -> bool:
         if not process.alive():
-            raise TestbedError(f"{name} ended at once; see {layout.log}/{name}.out:\n{last_lines(name, layout)}")
+            raise TestbedError(f"{name} ended early; see {layout.log}/{name}.out:\n{last_lines(name, layout)}")
         return (port is None or listens(port)) and answers(name, layout)
 
     wait_until(up, START_TIMEOUT_S, f"{name} to answer (see {layout.log}/{name}.out)")
@@ -46,7 +46,7 @@ def launch_only(name: str, settings: Settings, layout: Layout) -> Process:
 
 
 def make_rest_folder(layout: Layout, owner: Person) -> None:
-    """The directory of a user's own socket; only the user may open what is in it."""
+    """The directory of a user's socket; only the user may open it."""
     folder = layout.rest / owner.name
     folder.mkdir(exist_ok=True)
     os.chown(folder, owner.uid, owner.gid)
@@ -55,7 +55,7 @@ def make_rest_folder(layout: Layout, owner: Person) -> None:
 
 
 def answers(name: str, layout: Layout) -> bool:
-    """Beyond accepting connections: whether the daemon does its work."""
+    """Whether the daemon works, beyond accepting connections."""
     program, _, instance = name.partition("@")
     if program == "slurmrestd" and instance:
         return (layout.rest / instance / "slurmrestd.sock").is_socket()
@@ -69,18 +69,18 @@ def answers(name: str, layout: Layout) -> bool:
 
 
 def last_lines(name: str, layout: Layout) -> str:
-    """The end of what a daemon printed."""
+    """The last lines of a daemon's output."""
     return "\n".join((layout.log / f"{name}.out").read_text(errors="replace").splitlines()[-5:])
 
 
 def end(names: Sequence[str], layout: Layout) -> None:
-    """End daemons in an orderly way."""
+    """Stop daemons in order."""
     if names:
         end_processes(names, layout)
 
 
 def act(name: str, action: str, settings: Settings, layout: Layout) -> None:
-    """``start|stop|kill|pause|continue`` one daemon, for tests of what happens then."""
+    """``start|stop|kill|pause|continue`` one daemon, for tests of failures."""
     daemons.daemon(name, settings, layout)  # rejects unknown names
     if action == "start":
         start(name, settings, layout)
@@ -97,9 +97,9 @@ def act(name: str, action: str, settings: Settings, layout: Layout) -> None:
 
 
 def act_on_node(node: str, action: str, settings: Settings, layout: Layout) -> None:
-    """``down``: the node fails, with all that runs on it; ``resume``: it is back.
+    """``down``: the node fails, with all that runs on it; ``resume``: it comes back.
 
-    Its slurmd has to go as well: one that registers brings a node of state DOWN back into service.
+    Its slurmd must end as well: a slurmd that registers brings a node of state DOWN back into service.
     """
     name = f"slurmd@{node}"
     daemons.daemon(name, settings, layout)  # rejects unknown names
@@ -119,7 +119,7 @@ def act_on_node(node: str, action: str, settings: Settings, layout: Layout) -> N
 
 
 def _is_back(node: str, layout: Layout) -> bool:
-    """Whether the node is in service, or is put there now.
+    """Whether the node is in service; resumes it if not.
 
     A controller that has just started rejects the change of an idle node that has not answered it yet.
     """
@@ -133,7 +133,7 @@ def _is_back(node: str, layout: Layout) -> bool:
 
 
 def wake(names: Sequence[str], layout: Layout) -> None:
-    """Let paused daemons continue, so that they can be asked and ended."""
+    """Resume paused daemons, so that they answer and can be ended."""
     for name in names:
         process = recorded(name, layout)
         if process:
@@ -141,7 +141,7 @@ def wake(names: Sequence[str], layout: Layout) -> None:
 
 
 def state(name: str, layout: Layout) -> str:
-    """``running``, ``paused`` or ``ended``, with the process id."""
+    """``running``, ``paused`` or ``ended``, with the PID."""
     process = recorded(name, layout)
     if process is None:
         return "ended"
@@ -150,10 +150,10 @@ def state(name: str, layout: Layout) -> str:
 
 
 def end_steps(layout: Layout, node: str = "") -> None:
-    """Job steps outlive their slurmd; kill what is left of them (on one node or on all) with all they started."""
+    """Kill job steps that outlive their slurmd (on one node or on all), with their child processes."""
     log = f"{layout.log}/slurmd.{node}"
     steps = [process for process in map(observe, process_ids()) if process and serves(process.pid, log)]
-    # The step goes first, or it would still report that its job was killed, which a failed node does not.
+    # The step goes first: otherwise it would report that its job was killed, which a failed node does not.
     for process in steps + [child for step in steps for child in descendants(step)]:
         process.send(signal.SIGKILL)
     wait_until(lambda: not any(step.alive() for step in steps), START_TIMEOUT_S, "the end of left-over job steps")
@@ -165,7 +165,7 @@ def process_ids() -> list[int]:
 
 
 def serves(pid: int, log: str) -> bool:
-    """Whether this is a slurmstepd that keeps a log open whose path begins so: that of its node."""
+    """Whether this is a slurmstepd of a node, by the path of the log that it keeps open."""
     folder = Path(f"/proc/{pid}")
     try:
         if "slurmstepd" not in (folder / "exe").readlink().name:
@@ -176,7 +176,7 @@ def serves(pid: int, log: str) -> bool:
 
 
 def descendants(process: Process) -> list[Process]:
-    """Children and theirs."""
+    """Child processes, recursively."""
     try:
         text = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""What a testbed is asked to be, and how that is remembered in its state directory."""
+"""The settings of a testbed, and how its state directory records them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from onehost.errors import TestbedError
 NODE_KINDS = ("cpu", "v100", "a100", "npu")
 MOST_NODES = 999
 FASTEST = 600
-"""Beyond, libmunge's fixed two-second socket timeout is over before munged has answered."""
+"""Above, libmunge's fixed timeout of two seconds is over before munged has answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Settings:
     conf_lines: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Reject what cannot work, before anything is started."""
+        """Raise ``TestbedError`` for invalid settings, before anything starts."""
         if not 1 <= self.speed <= FASTEST:
             raise TestbedError(f"--speed {self.speed}: from 1 (the real clock) to {FASTEST}")
         for line in self.conf_lines:
@@ -57,7 +57,7 @@ class Settings:
         return tuple(f"{kind}-{i:03d}" for kind, count in self.node_counts().items() for i in range(1, count + 1))
 
     def differences(self, other: Settings) -> list[str]:
-        """The settings in which two testbeds differ, one line each."""
+        """The settings in which two testbeds differ, one per line."""
         return [
             f"{f.name} is {getattr(self, f.name)!r}, asked for {getattr(other, f.name)!r}"
             for f in fields(self)
@@ -88,7 +88,7 @@ def read_settings(directory: Path) -> Settings | None:
 
 
 def default_directory() -> Path:
-    """Short (Unix sockets allow 107 characters) and on a file system from which programs may be run."""
+    """The default directory: short (Unix sockets allow 107 characters), on a file system that allows programs."""
     if os.geteuid() == 0:
         return Path("/run/mirage-testbed")
     return Path(f"/tmp/mirage-testbed-{getpass.getuser()}")  # noqa: S108 - owned and checked by layout.py

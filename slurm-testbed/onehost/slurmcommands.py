@@ -1,4 +1,4 @@
-"""Questions to the running Slurm, as its administrator."""
+"""Queries to the running Slurm, as its administrator."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def slurm(layout: Layout, program: str, *arguments: str) -> str:
 
 
 def controller_answers(layout: Layout) -> bool:
-    """Whether slurmctld is up and talks."""
+    """Whether slurmctld answers."""
     try:
         slurm(layout, "scontrol", "ping")
     except subprocess.SubprocessError:
@@ -43,7 +43,7 @@ def controller_answers(layout: Layout) -> bool:
 
 
 def node_states(layout: Layout) -> dict[str, str]:
-    """Every node's state, such as ``idle`` or ``down*``; nothing where Slurm does not answer."""
+    """State of every node, such as ``idle`` or ``down*``; empty where Slurm does not answer."""
     try:
         lines = slurm(layout, "sinfo", "-hN", "-o", "%N %T").splitlines()
     except subprocess.SubprocessError:
@@ -52,17 +52,17 @@ def node_states(layout: Layout) -> dict[str, str]:
 
 
 def usable_nodes(layout: Layout) -> set[str]:
-    """Nodes that run jobs or could."""
+    """Nodes that run jobs or could run some."""
     return {name for name, state in node_states(layout).items() if state in USABLE}
 
 
 def nodes_without_work(layout: Layout) -> set[str]:
-    """Nodes on which a job could start at once."""
+    """Nodes on which a job could start immediately."""
     return {name for name, state in node_states(layout).items() if state == "idle"}
 
 
 def completing_nodes(layout: Layout) -> set[str]:
-    """Nodes whose jobs have ended and have processes left."""
+    """Nodes whose jobs have ended and still have processes."""
     return {name for name, state in node_states(layout).items() if state == "completing"}
 
 
@@ -72,7 +72,7 @@ def users_with_jobs(layout: Layout) -> set[str]:
 
 
 def cancel_all_jobs(layout: Layout) -> None:
-    """Ask for the end of every job. Raises ``subprocess.SubprocessError`` where Slurm does not answer."""
+    """Cancel every job. Raises ``subprocess.SubprocessError`` where Slurm does not answer."""
     for user in users_with_jobs(layout):
         slurm(layout, "scancel", "--user", user)
 

@@ -1,4 +1,4 @@
-"""Waiting by looking again, never by sleeping and hoping."""
+"""Waiting by repeated checks of a condition."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def wait_until(condition: Callable[[], bool], timeout_s: float, what: str) -> No
     end = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > end:
-            raise TestbedError(f"waited {timeout_s:.0f} s for {what}")
+            raise TestbedError(f"timed out after {timeout_s:.0f} s waiting for {what}")
         time.sleep(PERIOD_S)
 
 
 def listens(port: int) -> bool:
-    """Whether something on this machine accepts connections to a TCP port."""
+    """Whether a process on this machine accepts connections to a TCP port."""
     try:
         socket.create_connection(("127.0.0.1", port), timeout=1).close()
     except OSError:

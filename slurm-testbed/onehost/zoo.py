@@ -1,4 +1,4 @@
-"""Jobs of every kind a parser may meet, brought to the state they are to be seen in."""
+"""Jobs of every kind that a parser may meet, brought to the state in which they are recorded."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ WORK = "sleep 20h"
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A job: ``state`` and ``reason`` are what squeue shall say before anything is recorded."""
+    """A job: ``state`` and ``reason`` are those that squeue must show before the recording."""
 
     name: str
     options: str
     state: str = "PENDING"
     reason: str = ""
-    """Anything where empty."""
+    """Any reason where empty."""
     user: str = "alice"
     command: str = WORK
     extra: tuple[str, ...] = ()
-    """Options that are not to be split at spaces."""
+    """Options that are not split at spaces."""
 
 
 ENDED = (
@@ -131,8 +131,8 @@ class Zoo:
         self.wanted: dict[str, Wanted] = {}
 
     def populate(self) -> None:
-        """Bring every job to its state. The order matters: later jobs lean on earlier ones."""
-        # 1. Places that some jobs need.
+        """Bring every job to its state. The order matters: later jobs depend on earlier ones."""
+        # 1. Partitions and reservations that some jobs need.
         slurm(
             self.layout,
             "scontrol",
@@ -144,19 +144,19 @@ class Zoo:
         )
         self.reserve("today", "now", "1-0", f"Nodes={RESERVED_NODE} Users=alice")
         self.reserve("tomorrow", "now+2days", "2:00:00", f"Nodes={RESERVED_NODE} Accounts=research")
-        # 2. What has ended.
+        # 2. Jobs that have ended.
         self.submit_all(ENDED + TO_CANCEL + ON_LOST_NODE + TOO_LATE)
         self.await_all(ENDED + TO_CANCEL + ON_LOST_NODE + TOO_LATE)
         for wanted in TO_CANCEL:
             slurm(self.layout, "scancel", self.jobs[wanted.name])
         services.act_on_node(LOST_NODE, "down", self.settings, self.layout)
-        # 3. What runs, and what waits for it.
+        # 3. Jobs that run, and jobs that wait for them.
         self.submit_all(RUNNING)
         self.await_all(RUNNING)
         slurm(self.layout, "scontrol", "suspend", self.jobs["suspended"])
         self.submit_all(PENDING)
         slurm(self.layout, "scontrol", "hold", self.jobs["held-by-admin"])
-        # 4. What goes by quickly: a node that does not answer keeps its job completing.
+        # 4. Short-lived states: a node that does not answer keeps its job completing.
         services.act(f"slurmd@{SILENT_NODE}", "pause", self.settings, self.layout)
         slurm(self.layout, "scancel", self.jobs["completing"])
         self.await_all(PENDING)
@@ -167,12 +167,12 @@ class Zoo:
         slurm(self.layout, "scontrol", "create", "reservation", *fixed.split(), *what.split())
 
     def submit_all(self, wanted: tuple[Wanted, ...]) -> None:
-        """Submit in order."""
+        """Submit jobs in the given order."""
         for job in wanted:
             self.jobs[job.name] = self.submit(job)
 
     def submit(self, job: Wanted) -> str:
-        """Submit one job as its user; the job's id."""
+        """Submit one job as its user; returns the job id."""
         user = person(job.user)
         het = job.name.endswith("het") or job.name.startswith("het")
         limit, command = (60, "sleep 1m") if job.name.startswith("het") else (1440, WORK)
@@ -193,7 +193,7 @@ class Zoo:
         return done.stdout.strip()
 
     def await_all(self, wanted: tuple[Wanted, ...]) -> None:
-        """Wait until squeue says of each job what it shall say."""
+        """Wait until squeue shows each job as it must."""
         for job in wanted:
             try:
                 wait_until(partial(self.is_there, job), STATE_TIMEOUT_S, f"job {job.name}")
@@ -210,6 +210,6 @@ class Zoo:
         return any(fits) if "array" in job.name else bool(fits) and all(fits)
 
     def seen(self, job: Wanted) -> list[tuple[str, str]]:
-        """State and reason, as squeue tells them now."""
+        """State and reason, as squeue shows them now."""
         text = slurm(self.layout, "squeue", "-h", "-a", "-t", "all", "-j", self.jobs[job.name], "-o", "%T %r")
         return [(state, reason) for state, _, reason in (line.partition(" ") for line in text.splitlines())]

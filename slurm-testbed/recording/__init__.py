@@ -1,1 +1,1 @@
-"""Records what a real Slurm does with a workload: who was submitted when, started when, and where."""
+"""Record how a real Slurm runs a workload: submissions, starts and nodes."""

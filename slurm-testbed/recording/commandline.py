@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Record workloads that want the same cluster; 1: the testbed could not be had."""
+    """Record workloads of one cluster; exit 1: the testbed could not start."""
     args = _parser().parse_args(argv)
     try:
         workloads = [each for name in args.workloads for each in WORKLOADS[name](args.seed)]
@@ -32,18 +32,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="fidelity", description=__doc__)
-    about = "what is played: day, ls6, all scenarios, or some of them"
+    about = "workload to run: day, ls6, all scenarios, or names of scenarios"
     parser.add_argument("workloads", nargs="+", choices=sorted(WORKLOADS), metavar="WORKLOAD", help=about)
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="one file a record")
-    parser.add_argument("--seed", type=int, default=1, help="of the workload (default: %(default)s)")
-    parser.add_argument("--speed", type=int, default=60, help="Slurm seconds a real second (default: %(default)s)")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="directory of the records")
+    parser.add_argument("--seed", type=int, default=1, help="random seed of the workload (default: %(default)s)")
+    parser.add_argument("--speed", type=int, default=60, help="Slurm's seconds per real second (default 60)")
     parser.add_argument("--dir", type=Path, default=Path("/run/mirage-fidelity"), help="the testbed's directory")
     parser.add_argument("--base-port", type=int, default=29_000, metavar="P", help="the testbed's first port")
     return parser
 
 
 def write(found: dict[str, Any], folder: Path) -> None:
-    """Compressed, and the same bytes for the same record."""
+    """Write it compressed; the same record gives the same bytes."""
     text = json.dumps(found, separators=(",", ":"), sort_keys=True).encode()
     folder.mkdir(parents=True, exist_ok=True)
     name = "-".join(str(part) for part in (found["workload"], found["seed"]) if part)

@@ -1,4 +1,4 @@
-"""What Slurm itself says of a workload that was played: accounting, configuration, and its log."""
+"""Slurm's data about a workload that was run: accounting, configuration, and its log."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PASSES = (
 
 
 def wait_for_last(around: Surroundings) -> None:
-    """Return when no job is left in the queue; what can never start any more is cancelled."""
+    """Return when no job is left in the queue; jobs that can never start are cancelled."""
     wait_until(lambda: not _may_start(around), OVER_TIMEOUT_S, "the workload's last job")
     for owner in _owners(around):
         around.run("root", ["scancel", f"--user={owner}"])
@@ -52,7 +52,7 @@ def _owners(around: Surroundings) -> list[str]:
 
 
 def accounting(around: Surroundings) -> list[dict[str, str]]:
-    """One row a job, all times as epoch seconds."""
+    """One row per job, all times as epoch seconds."""
     argv = ["sacct", "-a", "-X", "-n", "-P", "-D", "-S", "2020-01-01", "-o", ",".join(FIELDS)]
     text = around.run("root", argv, fast=True, more={"SLURM_TIME_FORMAT": "%s"})
     return [dict(zip(FIELDS, line.split("|"), strict=True)) for line in text.splitlines()]
@@ -70,23 +70,23 @@ def configuration(around: Surroundings) -> dict[str, str]:
 
 @dataclass(slots=True)
 class Log:
-    """What slurmctld's own log tells."""
+    """Parsed content of slurmctld's log."""
 
     boot: int = 0
-    """When its periods began: priority/multifactor starts its thread, a real second or so after BOOT_TIME."""
+    """Start of its priority periods: priority/multifactor starts a thread about a real second after BOOT_TIME."""
     passes: list[list[Any]] = field(default_factory=list)
     """Time and kind of each scheduling pass."""
     started: dict[str, str] = field(default_factory=dict)
-    """Which scheduler started a job, by its id."""
+    """The scheduler that started a job, by job id."""
     submitted: dict[str, float] = field(default_factory=dict)
-    """When a job was in the queue, by its id; an array's is that of all its tasks."""
+    """When a job entered the queue, by job id; an array's time is that of all its tasks."""
     ended: dict[str, float] = field(default_factory=dict)
     freed: dict[str, dict[str, float]] = field(default_factory=dict)
     """When each of a job's nodes was free again, with ``DebugFlags=Route``."""
 
 
 def log_of(around: Surroundings) -> Log:
-    """What the testbed's slurmctld has told so far."""
+    """The current log of the testbed's slurmctld."""
     return read_log(Path(around.conf).parent.parent / "log" / "slurmctld.log")
 
 

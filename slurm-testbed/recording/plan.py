@@ -1,4 +1,4 @@
-"""A workload before it is played: jobs, what is done to them later, and the cluster it belongs on."""
+"""A workload before it is run: jobs, later changes of them, and its cluster."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class PlannedJob:
     limit: int
     """Minutes, as Slurm keeps them."""
     runtime: int
-    """Seconds it would run if its limit allowed."""
+    """Seconds that it would run without a time limit."""
     account: str = ""
     nodes: int = 1
     cpus: int = 1
-    """On each node."""
+    """CPUs on each node."""
     gres: str = ""
-    """On each node, such as ``gpu:a100:2``."""
+    """GPUs or NPUs on each node, such as ``gpu:a100:2``."""
     exclusive: bool = False
     features: str = ""
     node_list: str = ""
@@ -47,19 +47,19 @@ class PlannedJob:
     """Tasks; 0: no array."""
     most_at_once: int = 0
     job_name: str = ""
-    """What Slurm calls it; singletons of one series share it."""
+    """Its name in Slurm; singletons of one series share it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is done at a time to a job that was submitted before, or to the cluster."""
+    """A change at a time, of an earlier job or of the cluster."""
 
     at: int
     kind: str
     """``hold``, ``release``, ``nice``, ``cancel``, ``reserve``, ``down``, ``drain``, ``resume``."""
     job: str = ""
     value: str = ""
-    """``nice``: the new value; ``reserve``: name, start, end and nodes, joined by commas; nodes else."""
+    """``nice``: the new value; ``reserve``: name, start, end and nodes, comma-separated; else nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Workload:
 
     name: str
     nodes: str
-    """Of each kind, as ``testbed start --nodes`` takes them."""
+    """Number of nodes of each kind, as ``testbed start --nodes`` takes them."""
     jobs: tuple[PlannedJob, ...]
     changes: tuple[Change, ...] = ()
     conf_lines: tuple[str, ...] = ()
@@ -76,9 +76,9 @@ class Workload:
     """Lines for sacctmgr, after the testbed's own."""
     seed: int = 0
     expected: Mapping[str, Expected] = field(default_factory=dict)
-    """By the names of jobs; tasks of an array are NAME.0, NAME.1 and so on."""
+    """Expected starts by name of the job; tasks of an array are NAME.0, NAME.1 and so on."""
 
     @property
     def users(self) -> tuple[str, ...]:
-        """Who submits."""
+        """The submitting user."""
         return tuple(sorted({job.user for job in self.jobs}))

@@ -1,4 +1,4 @@
-"""Plays a workload on a running testbed, each step at its time of Slurm's clock."""
+"""Run a workload on a running testbed, each step at its time of Slurm's clock."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ LEAD = 90
 
 @dataclass(slots=True)
 class Played:
-    """What was asked of Slurm, when, and under which id."""
+    """The submissions of a run: time and job id."""
 
     begin: int
     """Slurm's time of the workload's time 0."""
     ids: dict[str, int] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
-    """Slurm's words, by job or by change: such as a job that has ended before it was to be held."""
+    """Slurm's error messages by job or change, such as a job that ended before it was to be held."""
     changes: list[dict[str, Any]] = field(default_factory=list)
     lags: list[float] = field(default_factory=list)
-    """By step: Slurm's seconds between its time and its end."""
+    """Delay of each step, in Slurm's seconds."""
 
 
 class Player:
@@ -41,7 +41,7 @@ class Player:
         self._played = Played(int(around.now()) + LEAD)
 
     def play(self, say: Callable[[str], None]) -> Played:
-        """Return after the last step; jobs run on."""
+        """Run all steps and return after the last one; jobs continue."""
         steps = self._steps()
         for count, (at, act) in enumerate(steps):
             instant = self._played.begin + at
@@ -93,7 +93,7 @@ class Player:
     def _change(self, change: Change) -> None:
         job = self._played.ids.get(change.job, 0)
         if change.kind == "hold" and not self._is_pending(job):
-            self._played.refused[f"hold {change.job}"] = "is not pending any more"
+            self._played.refused[f"hold {change.job}"] = "is no longer pending"
             return
         try:
             self._around.run("root", self._argv(change, str(job)))
@@ -106,7 +106,7 @@ class Player:
         self._played.changes.append(done)
 
     def _is_pending(self, job: int) -> bool:
-        """Slurm takes a hold of a running job, and accounting then loses sight of it."""
+        """Slurm accepts a hold of a running job, but accounting then loses the job."""
         return bool(self._around.run("root", ["squeue", "-h", "-t", "PD", "-j", str(job), "-o", "%A"]).strip())
 
     def _argv(self, change: Change, job: str) -> list[str]:
@@ -131,10 +131,10 @@ class Player:
 
 
 class Watcher:
-    """Looks at the queue periodically while a workload is played."""
+    """Polls the queue periodically while a workload runs."""
 
     def __init__(self, around: Surroundings, every: int) -> None:
-        """``every``: Slurm's seconds between two looks."""
+        """``every``: poll interval, in Slurm's seconds."""
         self._around, self._every, self._over = around, every, False
         self._pool = ThreadPoolExecutor(1)
         self.looks: list[dict[str, Any]] = []

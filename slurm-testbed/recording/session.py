@@ -1,4 +1,4 @@
-"""A workload played on a testbed of its own, from its start to the record."""
+"""Run a workload on a separate testbed and record it."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 PREFERENCE = -15
-"""As a niceness, of the daemons' sessions."""
+"""Nice value of the daemons' sessions."""
 LOOK_EVERY = 600
-"""Slurm's seconds between two looks at the queue."""
+"""Poll interval of the queue, in Slurm's seconds."""
 
 
 def record(
     workloads: Sequence[Workload], directory: Path, speed: int, base_port: int, say: Callable[[str], None]
 ) -> Iterator[dict[str, Any]]:
-    """Start a testbed, play the workloads on it one after the other, wipe the testbed; the record of each.
+    """Start a testbed, run the workloads one after the other, wipe the testbed; returns the records.
 
-    All of them must want the same cluster. Raises ``TestbedError`` where testbed or accounts cannot be made.
+    All workloads must use the same cluster. Raises ``TestbedError`` where testbed or accounts cannot be created.
     """
     first = workloads[0]
     settings = Settings(str(directory), speed, first.nodes, base_port, True, "", first.conf_lines)
@@ -52,7 +52,7 @@ def record(
 
 
 def prefer(layout: Layout) -> None:
-    """Have the testbed's daemons served before others on a busy machine, where the kernel groups by session."""
+    """Prefer the testbed's daemons on a busy machine, where the kernel groups processes by session."""
     for process in filter(None, (recorded(name, layout) for name in recorded_names(layout))):
         group = Path(f"/proc/{process.pid}/autogroup")
         if group.exists():
@@ -60,16 +60,16 @@ def prefer(layout: Layout) -> None:
 
 
 def make_accounts(layout: Layout, workload: Workload) -> None:
-    """The accounts that the workload adds to the testbed's own. Raises ``TestbedError``."""
+    """Create the accounts that the workload adds to those of the testbed. Raises ``TestbedError``."""
     if not workload.accounts:
         return
     done = accounts.ask(layout, "-iQ", commands="\n".join(workload.accounts) + "\n")
     if done.returncode or "error" in done.stderr.lower():
-        raise TestbedError(f"sacctmgr did not make the accounts of {workload.name}: {done.stdout}{done.stderr}")
+        raise TestbedError(f"sacctmgr did not create the accounts of {workload.name}: {done.stdout}{done.stderr}")
 
 
 def played(workload: Workload, around: Surroundings, say: Callable[[str], None]) -> dict[str, Any]:
-    """Play on a running testbed without jobs, to the end of the last one; returns the record."""
+    """Run a workload on a testbed without jobs until its last job ends; returns the record."""
     say(f"{workload.name}: {len(workload.jobs)} jobs at x{around.rate:g}")
     player = Player(around, workload)
     with Watcher(around, LOOK_EVERY) as watcher:
@@ -81,7 +81,7 @@ def played(workload: Workload, around: Surroundings, say: Callable[[str], None])
 def document(
     workload: Workload, around: Surroundings, done: Played, looks: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """All that is known of what was played, as JSON."""
+    """The record of a run, as JSON."""
     told = harvest.log_of(around)
     lags = sorted(done.lags)
     return {
@@ -107,7 +107,7 @@ def document(
 def _jobs(
     workload: Workload, done: Played, rows: list[dict[str, str]], started: dict[str, str]
 ) -> Iterator[dict[str, Any]]:
-    """Every job as it was asked for and as it went, tasks of an array one by one; a rejected one did not go."""
+    """Every job as requested and as it ran, array tasks one by one; a rejected job has no run."""
     by_id = {row["JobIDRaw"]: row for row in rows}
     tasks = _tasks(rows, set(map(str, done.ids.values())))
     for job in workload.jobs:
@@ -118,7 +118,7 @@ def _jobs(
 
 
 def _tasks(rows: list[dict[str, str]], arrays: set[str]) -> dict[str, list[str]]:
-    """Raw ids of an array's tasks in order, by the array's id, where sacct tells them as ``ID_TASK``."""
+    """Raw ids of an array's tasks in order, by the array's id, where sacct prints ``ID_TASK``."""
     found: dict[str, list[tuple[int, str]]] = {}
     for row in rows:
         array, _, task = row["JobID"].partition("_")

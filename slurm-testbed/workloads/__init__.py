@@ -1,4 +1,4 @@
-"""Workloads that are recorded on a real Slurm and played on the simulator, by name."""
+"""Workloads that are recorded on a real Slurm and replayed in the simulator, by name."""
 
 from __future__ import annotations
 
@@ -18,4 +18,4 @@ WORKLOADS: Mapping[str, Callable[[int], Sequence[Workload]]] = {
     "ls6": lambda _: (slice_of_ls6(),),
     "scenarios": lambda _: scenarios(),
 } | {each.name: lambda _, only=each: (only,) for each in scenarios()}
-"""Drawn from a seed, where there is something to draw; several are played on one testbed."""
+"""Workloads drawn from a seed where they are random; several run on one testbed."""

@@ -1,6 +1,6 @@
 """A contended day: several users in three accounts on three kinds of nodes, more work than they hold.
 
-Every job is drawn, with the seed, from the mixture below; nothing is fitted to how either side schedules it.
+Every job is drawn, with the seed, from the mixture below; no parameter is fitted to Slurm or the simulator.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from recording.plan import Change, PlannedJob, Workload
 
 HOUR = 3_600
 ARRIVALS_S = 18 * HOUR
-"""Jobs arrive for so long; the rest of the day drains the queue."""
+"""Seconds in which jobs arrive; the rest of the day drains the queue."""
 JOBS = 620
 LOAD = 1.02
-"""Work that arrives, over what the nodes can do while it arrives."""
+"""Arriving work, divided by what the nodes can do in that time."""
 NODES = {"cpu": 14, "v100": 12, "a100": 14}
 CPUS = {"cpu": 64, "v100": 40, "a100": 64}
 GPUS = 4
@@ -47,7 +47,7 @@ ACCOUNTS = (
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Who submits, how much of the jobs, and where."""
+    """A user: its share of the jobs, and its partitions."""
 
     name: str
     account: str

@@ -31,12 +31,12 @@ ACCOUNTS = (
 
 
 def scenarios() -> tuple[Workload, ...]:
-    """All of them; played one after the other on one testbed, each begins with an idle cluster."""
+    """All scenarios; they run one after the other on one testbed, each from an idle cluster."""
     return (*_priorities(), *_backfill(), *_limits(), *_resources(), *_conditions(), *_nodes())
 
 
 def _job(name: str, minute: int, limit: int, runtime: int, nodes: int = 1, **more: object) -> PlannedJob:
-    """A job of whole CPU nodes, unless it says otherwise; all times in minutes."""
+    """A job of whole CPU nodes by default; all times in minutes."""
     asked = {"user": "alice", "partition": "cpu", "account": "research", "cpus": 64} | more
     return PlannedJob(name, minute * MINUTE, limit=limit, runtime=runtime * MINUTE, nodes=nodes, **asked)
 
@@ -55,7 +55,7 @@ def _priorities() -> tuple[Workload, ...]:
     wall = _job("wall", 0, 20, 20, 4)
     return (
         _scenario(
-            "age",  # the one submitted first may begin later: its age counts from there
+            "age",  # the job submitted first may begin later: its age counts from its begin time
             [wall, _job("late", 1, 20, 10, 4, begin=12 * MINUTE), _job("old", 5, 20, 10, 4)],
             {"old": ("end", "wall"), "late": ("end", "old")},
         ),
@@ -105,7 +105,7 @@ def _backfill() -> tuple[Workload, ...]:
             {"short": ("submit", "short"), "wide": ("end", "three"), "long": ("end", "wide")},
         ),
         _scenario(
-            "backfill-window",  # what cannot start within bf_window is not planned, and delays nobody
+            "backfill-window",  # a job that cannot start within bf_window is not planned, and delays no other
             [_job("three", 0, 180, 15, 3), _job("wide", 1, 20, 10, 4), _job("long", 3, 240, 25)],
             {"long": ("submit", "long"), "wide": ("end", "long")},
         ),

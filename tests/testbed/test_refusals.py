@@ -46,5 +46,5 @@ def test_nothing_to_ask_where_no_testbed_runs(tmp_path: Path) -> None:
 
 def test_wipe_deletes_only_testbeds(tmp_path: Path) -> None:
     (tmp_path / "precious").touch()
-    assert refusal("wipe", "--dir", str(tmp_path)).endswith(f"{tmp_path} holds no testbed; not deleted\n")
+    assert refusal("wipe", "--dir", str(tmp_path)).endswith(f"{tmp_path} holds no testbed; nothing was deleted\n")
     assert (tmp_path / "precious").exists()
