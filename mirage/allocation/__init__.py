@@ -1,1 +1,1 @@
-"""What runs inside an allocation: tasks ordered, placed, started and carried from link to link."""
+"""Task execution inside an allocation: order, place and start tasks, and continue them from link to link."""

@@ -1,4 +1,4 @@
-"""Runs that know nothing of each other, each in a process of its own."""
+"""Run independent computations in separate processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def run_apart(run: Callable[..., T], places: Sequence[tuple[Any, ...]], workers: int) -> Iterator[T]:
-    """What ``run`` answers for the arguments of each place, in their order; here, where one process is enough."""
+    """Results of ``run`` for the arguments of each place, in order; in this process where one is enough."""
     if min(workers, len(places)) <= 1:
         yield from (run(*place) for place in places)
         return

@@ -1,4 +1,4 @@
-"""Tables of figures over several seeds: their cells, in Markdown and in documents."""
+"""Tables of figures over several seeds, as cells, Markdown and JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PLUS_MINUS = "\N{PLUS-MINUS SIGN}"
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One figure of one of those that are compared, over the seeds."""
+    """One figure of one compared policy, over the seeds."""
 
     mean: str
     spread: str
@@ -24,27 +24,27 @@ class Cell:
 
 
 def show(value: float, scale: float, digits: int) -> str:
-    """A number of a table."""
+    """Format a number of a table."""
     return f"{value * scale:,.{digits}f}" if math.isfinite(value) else UNKNOWN
 
 
 def spread(value: str, deviation: str) -> str:
-    """A number with its deviation, where it has one."""
+    """Format a number with its standard deviation, if it has one."""
     return f"{value} {PLUS_MINUS} {deviation}" if deviation else value
 
 
 def markdown_cell(cell: Cell) -> str:
-    """The best is bold."""
+    """The cell in bold where it is the best."""
     text = spread(cell.mean, cell.spread)
     return f"**{text}**" if cell.best else text
 
 
 def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]], words: int) -> str:
-    """``words``: how many of the first columns are no numbers."""
+    """``words``: number of leading columns that hold text."""
     ruler = ("---",) * words + ("---:",) * (len(headings) - words)
     return "\n".join("| " + " | ".join(row) + " |" for row in (headings, ruler, *rows))
 
 
 def number(value: float) -> float | None:
-    """As documents have it: null where there is none."""
+    """The JSON value: null for a missing figure."""
     return value if math.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""A trained network as it is used: an ONNX graph on one thread."""
+"""A trained network in use: an ONNX graph on one thread."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Graph:
         try:
             check_graph(content, AGENT)
         except BadGraph as error:
-            told = f"must not be run: the graph {error}; train the agents again"
+            told = f"the graph must not be run: {error}; train the agents again"
             raise ArtifactMismatch(str(path), told) from None
         try:
             runtime = onnx_runtime()
@@ -37,13 +37,13 @@ class Graph:
         options.log_severity_level = 4
         try:
             self._session: Any = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # onnxruntime's own kinds are many
+        except Exception as error:  # onnxruntime raises many classes
             raise ArtifactMismatch(str(path), f"cannot be loaded: {error}; train the agents again") from error
         self._inputs = {one.name for one in self._session.get_inputs()}
 
     def run(self, **inputs: Float32) -> list[Float32]:
-        """Its outputs; what it does not read is left out. Raises ``ValueError`` where they are not finite."""
+        """Return the outputs; inputs that it does not use are ignored. Raises ``ValueError`` if not finite."""
         outputs: list[Float32] = self._session.run(None, {k: v for k, v in inputs.items() if k in self._inputs})
         if not all(np.isfinite(output).all() for output in outputs):
-            raise ValueError("the agents' answer is not finite: train them again")
+            raise ValueError("the output of the agents is not finite; train them again")
         return outputs

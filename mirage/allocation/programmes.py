@@ -1,4 +1,4 @@
-"""SciPy, imported only where a linear programme is solved: few installations need it."""
+"""SciPy, imported only when a linear programme is solved, because few installations need it."""
 
 from __future__ import annotations
 

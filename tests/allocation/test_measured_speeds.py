@@ -198,7 +198,7 @@ def test_the_file_is_read_as_it_was_written(tmp_path: Path) -> None:
     [
         ({"version": 2}, "version"),
         ({"runs": [{"model": "a", "devices": 0, "spread": 1, "kind": "", "throughput": 1.0}]}, r"runs.0.devices"),
-        ({"beside": [[0, 9, 0.5]]}, r"\[0, 9\] are no rows"),
+        ({"beside": [[0, 9, 0.5]]}, r"\[0, 9\] are not among the"),
         ({"beside": [[0, 0, -0.5]]}, r"beside.0.2"),
     ],
 )

@@ -212,9 +212,9 @@ def test_what_is_said_to_be_static_or_linear_is_what_is_scored(view: PoolView, n
 @pytest.mark.parametrize(
     ("name", "complaint"),
     [
-        ("las:10:1", "device-hours above 0 that rise, such as 1:10, not '10:1'"),
-        ("las:soon", "device-hours above 0 that rise"),
-        ("srsf:big", "the power of the devices is a number, not 'big'"),
+        ("las:10:1", "ascending device-hours above 0, such as 1:10, not '10:1'"),
+        ("las:soon", "ascending device-hours above 0"),
+        ("srsf:big", "the power of the devices must be a number, not 'big'"),
     ],
 )
 def test_numbers_that_make_no_sense_are_refused(name: str, complaint: str) -> None:

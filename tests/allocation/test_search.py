@@ -176,12 +176,12 @@ def test_tasks_without_devices_come_first_and_those_that_cannot_run_now_last() -
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ("goal=fun", "goal is one of jct, makespan, not 'fun'"),
-        ("tries=-1", "tries is a whole number, not '-1'"),
-        ("seconds=soon", "seconds is a number above 0, not 'soon'"),
-        ("speed=9", "there is no option 'speed'; there are goal, tries, seconds, seed, nodes"),
+        ("goal=fun", "goal must be one of jct, makespan, not 'fun'"),
+        ("tries=-1", "tries must be an integer, not '-1'"),
+        ("seconds=soon", "seconds must be a number above 0, not 'soon'"),
+        ("speed=9", "unknown option 'speed' (choose from goal, tries, seconds, seed, nodes"),
         ("tries=5:goal=jct:tries=9", "tries is given twice; name each option once"),
-        ("nodes=2", "nodes is any or fewest, not '2'"),
+        ("nodes=2", "nodes must be any or fewest, not '2'"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options: str, complaint: str) -> None:

@@ -207,12 +207,12 @@ def test_a_resumption_costs_what_it_is_said_to_cost() -> None:
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ({"work": np.array([1.0, np.nan])}, "work is not known or negative: t1"),
+        ({"work": np.array([1.0, np.nan])}, "work is unknown or negative: t1"),
         ({"devices": np.array([1, 3], dtype=np.int32)}, "do not fit into the pool even when it is empty: t1"),
         ({"share": np.array([0.0, 1.0])}, "the share of a device is not in .0, 1.: t0"),
-        ({"after": ((1,), (0,))}, "in a circle, and none can begin: t0, t1"),
+        ({"after": ((1,), (0,))}, "in a cycle, and none can begin: t0, t1"),
         ({"after": ((), (5,))}, "waits for a row that the table does not have"),
-        ({"restart": np.array([-1.0, 1.0])}, "restart is negative or without end: t0"),
+        ({"restart": np.array([-1.0, 1.0])}, "restart is negative or infinite: t0"),
     ],
 )
 def test_tasks_that_make_no_sense_are_refused(change: dict[str, object], complaint: str) -> None:
@@ -266,7 +266,7 @@ def test_a_policy_that_starts_nothing_is_told_so() -> None:
         def place(self, view: PoolView, order: NDArray[np.int32], *, strict: bool) -> tuple[Placement, ...]:
             return ()
 
-    with pytest.raises(Stalled, match="3 tasks wait, nothing runs, and none of them is started: t0, t1, t2"):
+    with pytest.raises(Stalled, match="3 tasks wait, nothing runs, and none of them starts: t0, t1, t2"):
         _world().play(ORDERINGS[0], Idle())
 
 

@@ -69,7 +69,7 @@ def test_beliefs_are_the_truth_unless_said_otherwise() -> None:
 
 def test_what_does_not_fit_into_the_pool_is_not_drawn() -> None:
     assert _draw(count=500, devices=4).devices.max() == 4
-    with pytest.raises(ConfigError, match="no task of it fits on 2 devices"):
+    with pytest.raises(ConfigError, match="none of its tasks fits on 2 devices"):
         draw_tasks(Mix(CLASSES[:1]), np.random.default_rng(0), 2)
 
 

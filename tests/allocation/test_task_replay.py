@@ -133,7 +133,7 @@ def test_openb_takes_its_nodes_for_the_pool(shared: Path) -> None:
     played = compared(TaskSource(pods, TaskFormat.OPENB, nodes), "fifo+first-fit").runs[0].figures
     assert played.ended == len(trace.tasks)
     assert len(trace.tasks) == 8152 - sum(count for _, count in trace.left_out)
-    with pytest.raises(ConfigError, match="must be the csv file of openb's nodes"):
+    with pytest.raises(ConfigError, match="must be the CSV file of openb's nodes"):
         read_source(TaskSource(pods, TaskFormat.OPENB, "8x8"), 0)
 
 
@@ -142,13 +142,13 @@ def test_openb_takes_its_nodes_for_the_pool(shared: Path) -> None:
     [
         (["--format", "swf"], "--format: invalid value 'swf' (choose from muri, openb, jobs, deepshare, mix)"),
         (["--pool", "8"], "is not NODESxDEVICES"),
-        (["--compare", "sjf"], "'sjf' is not ORDERING+PLACEMENT POLICY"),
+        (["--compare", "sjf"], "'sjf' is not ORDERING+PLACEMENT"),
         (["--compare", "sjf+nowhere"], "there is no placement policy 'nowhere'; there are: best-fit"),
-        (["--compare", "sjf+best-fit,sjf+best-fit"], "--compare: there must be at least one, and none twice"),
+        (["--compare", "sjf+best-fit,sjf+best-fit"], "--compare: expected at least one, without duplicates"),
         (["--ordering", "alphabet"], "there is no ordering 'alphabet'"),
         (["--seeds", "3-1"], "--seeds: invalid value '3-1'"),
-        (["--seeds", "1,1"], "--seeds: there must be at least one, and none twice"),
-        (["--speeds", "guess:x"], "'guess:x' is none of deepshare:FOLDER, gavel:FILE, measured:FILE"),
+        (["--seeds", "1,1"], "--seeds: expected at least one, without duplicates"),
+        (["--speeds", "guess:x"], "'guess:x' (choose from deepshare:DIR, gavel:FILE, measured:FILE"),
         (["-o", "nowhere/out.json"], "--output: directory nowhere does not exist"),
     ],
 )

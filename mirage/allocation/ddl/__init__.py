@@ -1,1 +1,1 @@
-"""Distributed training tasks: the simulated pool, ordering policies, placement policies and the learned agents."""
+"""Distributed training tasks: simulated pool, ordering and placement policies, trained agents."""

@@ -1,4 +1,4 @@
-"""The figures of compared policies in words and numbers: the columns of every table, Markdown and JSON."""
+"""Figures of compared policies as text and numbers: columns of every table, Markdown and JSON."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One figure of every pair."""
+    """One figure of every pair of policies."""
 
     heading: str
     figure: str
-    """Of ``Figures``."""
+    """Field of ``Figures``."""
     meaning: str
     scale: float = 1.0
     digits: int = 0
     less_is_better: bool = True
-    """False: neither more nor less is."""
+    """False: neither larger nor smaller values are better."""
 
     def show(self, value: float) -> str:
-        """A number of the table."""
+        """Format the figure of the table."""
         return show(value, self.scale, self.digits)
 
 
@@ -50,24 +50,24 @@ COLUMNS = (
     Column(
         "fragmentation, %",
         "fragmentation",
-        "device-seconds that were free while some task waited, of all in such times",
+        "share of device-seconds that were free, of all in times when a task waited",
         scale=100.0,
         digits=1,
     ),
     Column(
         "fairness",
         "mean_fairness",
-        "finish-time fairness (Themis): completion time over that in a share of the pool of its own, mean",
+        "finish-time fairness (Themis): completion time over that in an equal share of the pool, mean",
         digits=2,
     ),
-    Column("worst", "worst_fairness", "the task treated worst by that measure", digits=1),
-    Column("preempted", "preemptions", "how often tasks were stopped for others", less_is_better=False),
+    Column("worst", "worst_fairness", "largest value of that measure over all tasks", digits=1),
+    Column("preempted", "preemptions", "number of preemptions", less_is_better=False),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One pair in the table."""
+    """One pair of policies in the table."""
 
     pair: Pair
     cells: tuple[Cell, ...]
@@ -92,7 +92,7 @@ def lines(compared: Compared) -> tuple[Line, ...]:
 
 
 def markdown(compared: Compared) -> str:
-    """The table in Markdown, with what it is of."""
+    """The table in Markdown, with a description of the runs."""
     headings = ("ordering", "placer", *(column.heading for column in COLUMNS), "JCT against the first")
     rows = [
         (
@@ -107,7 +107,7 @@ def markdown(compared: Compared) -> str:
 
 
 def document(compared: Compared) -> dict[str, Any]:
-    """Everything but the lanes, for programs; figures that there are not are null."""
+    """All figures as JSON, without the lanes; missing figures are null."""
     replay, trace = compared.replay, compared.trace
     rules = asdict(replay.rules)
     return {
@@ -127,7 +127,7 @@ def document(compared: Compared) -> dict[str, Any]:
 
 
 def describe(compared: Compared) -> str:
-    """What was played, in a sentence or two."""
+    """A description of the runs, in a sentence or two."""
     replay, trace = compared.replay, compared.trace
     size = f"{len(trace.pool.node_names):,} nodes with {len(trace.pool.device_node):,} devices"
     tasks = f"{len(trace.tasks):,} tasks"
@@ -135,7 +135,7 @@ def describe(compared: Compared) -> str:
     seeds = f"{len(replay.seeds)} sets of {tasks}" if many else tasks
     moves = " and moves" if replay.rules.move else ""
     preempt = f"with preemption{moves}" if replay.rules.preempt else "without preemption"
-    strict = ", nobody passes the first that does not fit" if replay.rules.strict else ""
+    strict = ", without passing the first task that does not fit" if replay.rules.strict else ""
     come = "drawn by" if replay.source.drawn else "of"
     said = f"{seeds} {come} {replay.source.trace} on {size}, {preempt}{strict}."
     return " ".join(
@@ -167,7 +167,7 @@ def _cell(column: Column, compared: Compared, pair: Pair, best: float) -> Cell:
 
 
 def _best(column: Column, compared: Compared) -> float:
-    """The best mean of the pairs; infinite where nothing is to be won."""
+    """The best mean of the pairs; infinite for columns without a best value."""
     means = [_mean(compared.of(pair), column.figure) for pair in compared.replay.pairs]
     known = [mean for mean in means if math.isfinite(mean)]
     undecided = not column.less_is_better or len({column.show(mean) for mean in known}) < 2
@@ -175,12 +175,12 @@ def _best(column: Column, compared: Compared) -> float:
 
 
 def change_of(line: Line) -> str:
-    """How a pair's mean JCT compares with the first's, and with what spread; empty for the first."""
+    """Mean JCT of a pair against the first, with its deviation; empty for the first."""
     return spread(line.change, line.change_spread)
 
 
 def _change(compared: Compared, pair: Pair) -> tuple[str, str]:
-    """Seed by seed: the mean, and over several seeds the standard deviation."""
+    """Mean of the ratios by seed and, over several seeds, their standard deviation."""
     first = compared.of(compared.replay.pairs[0])
     ratios = [
         100 * (mine.mean_jct / base.mean_jct - 1) for mine, base in zip(compared.of(pair), first, strict=True)

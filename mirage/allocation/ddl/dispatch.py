@@ -1,4 +1,4 @@
-"""The one decision step that the simulated pool and the real engine share: a view in, moves out."""
+"""The decision step that the simulated pool and the real engine share: from a view to moves."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How the pool is run, whoever orders and places."""
+    """Rules of the pool, independent of the policies."""
 
     strict: bool = False
-    """Nobody passes a task that does not fit; otherwise later ones may."""
+    """No task passes one that does not fit; otherwise later tasks may."""
     preempt: bool = False
-    """Tasks with a checkpoint (``restart`` is not NaN) may be stopped for those before them."""
+    """Tasks with a checkpoint (``restart`` is not NaN) may be preempted by those before them."""
     move: bool = False
-    """With ``preempt``: they may also be stopped to run on elsewhere, where that makes room for others."""
+    """With ``preempt``: tasks may also be moved elsewhere, where that makes room for others."""
     quantum: float = float("inf")
-    """Seconds after which it is decided again while anything waits: for policies whose mind changes with time."""
+    """Seconds between two decisions while any task waits: for policies whose scores change with time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """What to do now: stop these tasks, then start those. A task in both moves elsewhere."""
+    """Stop these tasks, then start those. A task in both moves."""
 
     starts: tuple[Placement, ...] = ()
     preemptions: tuple[int, ...] = ()
@@ -48,15 +48,15 @@ class Rearranger(Protocol):
     def rearrange(
         self, view: PoolView, order: NDArray[np.int32], *, strict: bool, move: bool
     ) -> tuple[tuple[Placement, ...], tuple[int, ...]]:
-        """Who starts where, and who is preempted for it."""
+        """Which tasks start where, and which are preempted for them."""
 
 
 class BadScores(MirageError):
-    """An ordering gave what cannot be sorted."""
+    """An ordering policy returned scores that cannot be sorted."""
 
 
 def dispatch(view: PoolView, ordering: Ordering, placer: Placer, rules: Rules) -> Moves:
-    """Who starts where now, and who gives up devices for it. Nothing where nothing is pending."""
+    """Which tasks start where now, and which are preempted. Empty where no task is pending."""
     if not len(view.pending):
         return Moves()
     order = in_order(view, ordering)
@@ -69,7 +69,7 @@ def dispatch(view: PoolView, ordering: Ordering, placer: Placer, rules: Rules) -
 
 
 def in_order(view: PoolView, ordering: Ordering) -> NDArray[np.int32]:
-    """The pending by score; ties by submission. Raises ``BadScores``."""
+    """The pending tasks by score; ties by submission. Raises ``BadScores``."""
     scores = np.asarray(ordering.score(view), dtype=np.float64)
     if scores.shape != view.pending.shape:
         raise BadScores(f"{ordering.name}: {scores.shape} scores for {len(view.pending)} tasks")

@@ -1,4 +1,4 @@
-"""Tasks, pool and speeds as the kernel's tables; what cannot run is rejected here, all of it at once."""
+"""Tasks, pool and speeds as tables of the kernel; all impossible tasks are rejected here together."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 
 class ImpossibleTasks(MirageError):
-    """Tasks that no pool could run, or this one not. Says which and why."""
+    """Tasks that no pool can run, or not this one; the text names tasks and reasons."""
 
 
 def encode_site(tasks: TaskTable, pool: Pool) -> Site:
-    """What placing reads."""
+    """The tables that placing reads."""
     nodes = np.zeros(len(pool.node_names), dtype=NODE)
     nodes["first_device"], nodes["end_device"] = pool.first_device[:-1], pool.first_device[1:]
     nodes["cpus"], nodes["memory"], nodes["switch"] = pool.cpus, pool.memory_mb, pool.switch
@@ -48,7 +48,7 @@ def encode_site(tasks: TaskTable, pool: Pool) -> Site:
 
 
 def encode_needs(tasks: TaskTable) -> np.ndarray:
-    """Each task's needs; those of equal needs have one likeness."""
+    """Each task's needs; tasks with equal needs share one row."""
     needs = np.zeros(len(tasks), dtype=NEED)
     needs["devices"], needs["share"], needs["kinds"] = tasks.devices, tasks.share, tasks.kinds
     needs["max_nodes"] = np.where(tasks.devices > 0, np.maximum(tasks.max_nodes, 1), 1)
@@ -83,7 +83,7 @@ def new_draft(site: Site, mix: Mix = NO_MIX, memo: int = 1) -> Draft:
 
 
 def encode(tasks: TaskTable, pool: Pool, speeds: SpeedTable, rules: Rules) -> tuple[Fixed, Site]:
-    """All that never changes. Raises ``ImpossibleTasks`` for what cannot be simulated."""
+    """All constant tables. Raises ``ImpossibleTasks`` for what cannot be simulated."""
     refuse_bad_columns(tasks, speeds, pool)
     site = encode_site(tasks, pool)
     count = len(tasks)
@@ -114,14 +114,14 @@ def encode(tasks: TaskTable, pool: Pool, speeds: SpeedTable, rules: Rules) -> tu
 
 
 def most_parts(site: Site) -> np.ndarray:
-    """Over how many nodes each task can be spread at most."""
+    """Largest number of nodes over which each task can be spread."""
     needs = site.needs
     wanted = np.minimum(needs["max_nodes"], np.maximum(needs["devices"], 1))
     return np.asarray(np.minimum(wanted, len(site.nodes)))
 
 
 def _waiters(tasks: TaskTable) -> tuple[np.ndarray, np.ndarray]:
-    """For each task those that wait for it, one list after the other. Raises ``ImpossibleTasks`` on a cycle."""
+    """Dependents of each task, one list after the other. Raises ``ImpossibleTasks`` on a cycle."""
     pairs = [(before, task) for task, those in enumerate(tasks.after) for before in set(those)]
     if any(not 0 <= before < len(tasks) for before, _ in pairs):
         raise ImpossibleTasks("a task waits for a row that the table does not have")
@@ -143,33 +143,33 @@ def _refuse_cycles(tasks: TaskTable, first: np.ndarray, waiters: np.ndarray) -> 
                 ready.append(waiter)
     if len(ready) < len(tasks):
         caught = ", ".join(tasks.name[t] for t in np.flatnonzero(open_ > 0)[:5])
-        raise ImpossibleTasks(f"tasks wait for one another in a circle, and none can begin: {caught}")
+        raise ImpossibleTasks(f"tasks wait for one another in a cycle, and none can begin: {caught}")
 
 
 def refuse_bad_columns(tasks: TaskTable, speeds: SpeedTable, pool: Pool) -> None:
-    """Raise ``ImpossibleTasks`` for numbers that mean nothing to a simulation."""
+    """Raise ``ImpossibleTasks`` for values that cannot be simulated."""
     shape = (len(tasks), len(pool.kinds))
     wrong = {
-        "work is not known or negative": ~(tasks.work >= 0) | np.isinf(tasks.work),
+        "work is unknown or negative": ~(tasks.work >= 0) | np.isinf(tasks.work),
         "submit is not a finite time": ~np.isfinite(tasks.submit),
         "the share of a device is not in (0, 1]": ~((tasks.share > 0) & (tasks.share <= 1)),
         "a share of more than one device": (tasks.share < 1) & (tasks.devices != 1) & (tasks.devices != 0),
         "devices, cpus or memory are negative": (tasks.devices < 0) | (tasks.cpus < 0) | (tasks.memory_mb < 0),
-        "restart is negative or without end": (tasks.restart < 0) | np.isinf(tasks.restart),
+        "restart is negative or infinite": (tasks.restart < 0) | np.isinf(tasks.restart),
     }
     complaints = [f"{reason}: {_named(tasks, rows)}" for reason, rows in wrong.items() if rows.any()]
     if speeds.row.shape[:2] != shape or speeds.row.shape[2] < 1:
-        complaints.append(f"the speed table is for {speeds.row.shape[:2]} tasks and kinds, there are {shape}")
+        complaints.append(f"the speed table is for {speeds.row.shape[:2]} tasks and kinds, not {shape}")
     elif speeds.row.size and not (speeds.row.min() >= 0 and speeds.row.max() < len(speeds.alone)):
-        complaints.append("the speed table names rows that it does not have")
+        complaints.append("the speed table refers to rows that it does not have")
     if not ((speeds.alone > 0) & np.isfinite(speeds.alone)).all() or not (speeds.together > 0).all():
-        complaints.append("the speed table has speeds that are not above 0")
+        complaints.append("the speed table has speeds of 0 or less")
     if complaints:
         raise ImpossibleTasks("; ".join(complaints))
 
 
 def _named(tasks: TaskTable, rows: np.ndarray) -> str:
-    """The first of the tasks, and how many there are."""
+    """Names of the first tasks, and the number of all."""
     found = np.flatnonzero(rows)
     names = ", ".join(tasks.name[row] for row in found[:5])
     return names if len(found) <= 5 else f"{names} and {len(found) - 5} more"

@@ -1,10 +1,10 @@
 """A table of speeds from what was measured, by regression.
 
-The logarithm of a rate is taken as a sum: of its model on so many devices, of what the placement makes of it, and
-of what each neighbour leaves of it. That is how a table of speeds is used, so nothing is lost but what it cannot
-say. The sum is fitted by weighted ridge regression (Hoerl and Kennard, Technometrics 12, 1970): least squares, in
-which each factor is drawn towards what was estimated before, 1 or a table given beforehand, as if that had been
-measured for ``TRUSTED`` seconds. A factor of which nothing was measured stays what it was.
+The logarithm of a rate is modelled as a sum of three parts: the model on a number of devices, the effect of the
+placement, and the factor of each neighbour. A table of speeds is used in the same way, so nothing is lost that it
+could represent. The sum is fitted by weighted ridge regression (Hoerl and Kennard, Technometrics 12, 1970): least
+squares in which each factor is drawn towards the earlier estimate (1, or a given table), as if that had been
+measured for ``TRUSTED`` seconds. A factor without measurements stays unchanged.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ NOTHING = Measurements("nothing", (), np.zeros(0), np.ones((0, 0)))
 
 
 def estimate(evidence: Evidence, prior: Measurements = NOTHING) -> Measurements:
-    """What the evidence says, over what was estimated before.
+    """The estimated table of speeds: measurements over an earlier estimate.
 
-    Throughputs of models that ``prior`` has not are in their tasks' own units a second; of others in the prior's.
+    Throughputs of models without a row in ``prior`` are in their tasks' units per second; others in the prior's.
     """
     runs, kind = evidence.met, _main_kind(evidence, prior)
     believed = _Belief(prior, runs)
@@ -59,7 +59,7 @@ def estimate(evidence: Evidence, prior: Measurements = NOTHING) -> Measurements:
 
 
 def spread_counted(measured: Measurements, pool: Pool) -> Measurements:
-    """The same with spreads as numbers of nodes of this pool, as they are measured on it."""
+    """The same with spreads as numbers of nodes of this pool, as measured on it."""
     if not measured.beyond_fewest:
         return measured
     runs = tuple(replace(run, spread=run.spread + fewest_nodes(run.devices, pool) - 1) for run in measured.runs)
@@ -67,7 +67,7 @@ def spread_counted(measured: Measurements, pool: Pool) -> Measurements:
 
 
 def _main_kind(evidence: Evidence, prior: Measurements) -> str:
-    """Speeds count against this kind: the prior's, or the one that was measured longest."""
+    """The reference kind: the prior's, or the one measured for the longest time."""
     if prior.runs:
         return prior.reference_kind
     kinds = sorted({run.kind for run in evidence.runs})
@@ -76,11 +76,11 @@ def _main_kind(evidence: Evidence, prior: Measurements) -> str:
 
 
 class _Belief:
-    """What was estimated of the runs that were measured."""
+    """The estimates of the measured runs."""
 
     def __init__(self, prior: Measurements, runs: tuple[Measured, ...]) -> None:
         known = {run: prior.fit(run.model, run.devices, run.spread, run.kind) for run in runs}
-        # Units are one for a model on so many devices: it is estimated of all its runs, or of none.
+        # Units are equal for a model on a number of devices: all of its runs are estimated, or none.
         self.dropped = {(run.model, run.devices) for run in runs if known[run] is None}
         self.row = {
             run: row
@@ -90,16 +90,16 @@ class _Belief:
         self._prior = prior
 
     def level(self, run: Measured) -> float:
-        """The logarithm of its throughput; 0 where nothing is estimated."""
+        """Logarithm of its throughput; 0 without an estimate."""
         return float(np.log(self._prior.throughput[self.row[run]])) if run in self.row else 0.0
 
     def beside(self, run: Measured, others: Iterable[Measured]) -> float:
-        """The logarithm of what these leave of it."""
+        """Logarithm of the factor of these neighbours."""
         ratio = self.ratios([self.row.get(each, -1) for each in (run, *others)])
         return float(np.log(ratio[0, 1:]).sum())
 
     def ratios(self, rows: list[int]) -> NDArray[np.float64]:
-        """What is left of each next to each other one, by their rows in the prior; -1: nothing is estimated."""
+        """Factor of each next to each other one, by their rows in the prior; -1: no estimate."""
         ratio = np.ones((len(rows), len(rows)))
         known = np.flatnonzero(np.array(rows, dtype=np.int64) >= 0)
         at = np.array(rows, dtype=np.int64)[known]
@@ -108,7 +108,7 @@ class _Belief:
 
 
 class _Regression:
-    """By how much what was seen differs from what was estimated, part by part."""
+    """Differences between measurement and estimate, part by part."""
 
     def __init__(self, evidence: Evidence, believed: _Belief, kind: str) -> None:
         self._believed = believed
@@ -129,21 +129,21 @@ class _Regression:
             np.add.at(design[i], [columns[term] for term in terms], 1.0)
             seen[i] = np.log(tally.rate) - believed.level(run) - believed.beside(run, beside)
             weight[i] = tally.seconds / TRUSTED
-        drawn = np.arange(len(columns)) >= len(levels)  # a model's own level is anybody's guess
+        drawn = np.arange(len(columns)) >= len(levels)  # the level of a model has no earlier estimate
         found = _solve(design, seen, weight, drawn)
         self._levels = {name: found[columns[name]] for name in levels}
         self._placed = {run: found[columns[run]] for run in placed}
         self.pairs: dict[tuple[Measured, Measured], float] = {pair: found[columns[pair]] for pair in pairs}
-        """By how much the logarithm of what is left of the first next to the second changes."""
+        """Correction of the logarithm of the first one's factor next to the second."""
 
     def level(self, run: Measured) -> float:
-        """The logarithm of a run's throughput alone."""
+        """Logarithm of a run's throughput alone."""
         units = 0.0 if run in self._believed.row else self._levels.get((run.model, run.devices), 0.0)
         return float(self._believed.level(run) + units + self._placed.get(run, 0.0))
 
 
 def _references(runs: tuple[Measured, ...], kind: str) -> set[Measured]:
-    """Of each model and size the run that the others are compared with, as ``Measurements.reference`` has it."""
+    """The reference run of each model and size, as ``Measurements.reference`` chooses it."""
     chosen: dict[tuple[str, int], Measured] = {}
     for run in sorted(runs, key=lambda run: (run.kind != kind, run.spread)):
         chosen.setdefault((run.model, run.devices), run)

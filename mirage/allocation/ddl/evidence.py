@@ -1,4 +1,4 @@
-"""What was measured of tasks that ran: work done in a time, alone and next to others. Sums: links add up."""
+"""Measurements of tasks that ran: work and time, alone and next to others. Sums, so that links add up."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ if TYPE_CHECKING:
     from mirage.allocation.ddl.speeds import Measured
 
 Scene = tuple["Measured", tuple["Measured", ...]]
-"""Who ran, and next to whom: the tasks with devices on one of its nodes, sorted."""
+"""A run and its neighbours: the tasks with devices on one of its nodes, sorted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """All that was measured in one scene."""
+    """Sum of the measurements of one scene."""
 
     seconds: float = 0.0
     done: float = 0.0
-    """Units of work: whatever the tasks count, the same for all of a model on so many devices."""
+    """Units of work: any unit, equal for all tasks of a model on the same number of devices."""
 
     @property
     def rate(self) -> float:
-        """Work over time, so that long stretches count for more than short ones."""
+        """Work over time, so that long intervals weigh more than short ones."""
         return self.done / self.seconds
 
 
 @dataclass(slots=True)
 class Evidence:
-    """Tallies by scene. The order of what is added makes no difference."""
+    """Tallies by scene; the order of additions does not matter."""
 
     tallies: dict[Scene, Tally] = field(default_factory=dict)
 
     def add(self, run: Measured, beside: Sequence[Measured], seconds: float, done: float) -> None:
-        """``run`` did so much next to these. What took no time or did nothing says nothing."""
+        """Add the work of ``run`` next to these. Without time or work nothing is added."""
         if seconds <= 0 or done <= 0:
             return
         scene = run, tuple(sorted(beside, key=_order))
@@ -44,21 +44,21 @@ class Evidence:
 
     @property
     def runs(self) -> tuple[Measured, ...]:
-        """Those that were measured themselves, in an order of their own."""
+        """Runs with a measurement, in a fixed order."""
         return tuple(sorted({run for run, _ in self.tallies}, key=_order))
 
     @property
     def met(self) -> tuple[Measured, ...]:
-        """Those, and whoever they were measured next to."""
+        """These runs and their neighbours."""
         return tuple(sorted({each for run, beside in self.tallies for each in (run, *beside)}, key=_order))
 
     @property
     def total(self) -> float:
-        """Seconds in all."""
+        """Sum of all measured seconds."""
         return sum(tally.seconds for tally in self.tallies.values())
 
     def seconds(self, run: Measured) -> float:
-        """How long it was measured."""
+        """Seconds of measurements of a run."""
         return sum(tally.seconds for (of, _), tally in self.tallies.items() if of == run)
 
     def __iter__(self) -> Iterator[tuple[Measured, tuple[Measured, ...], Tally]]:

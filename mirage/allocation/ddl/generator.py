@@ -1,4 +1,4 @@
-"""Sets of tasks drawn from a mix: for training, and for comparing on sets that no policy has seen."""
+"""Sets of tasks drawn from a mix: for training, and for comparisons on sets that no policy has seen."""
 
 from __future__ import annotations
 
@@ -21,69 +21,69 @@ Float64 = NDArray[np.float64]
 
 
 class Arrival(StrEnum):
-    """When the tasks of a set are submitted."""
+    """Submission times of the tasks of a set."""
 
     AT_ONCE = "at-once"
-    """All at 0: the list of work that a new allocation is given."""
+    """All at 0: the work list of a new allocation."""
     POISSON = "poisson"
     """One by one, independently."""
     BURSTS = "bursts"
-    """Several at one time, as searches over parameters are; the times are independent."""
+    """Several at one time, like searches over parameters; the times are independent."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelClass:
-    """Tasks of one network: how often there are any, and of which sizes."""
+    """Tasks of one network: frequency and sizes."""
 
     model: str
     weight: float
     sizes: tuple[int, ...]
-    """Devices."""
+    """Possible numbers of devices."""
     size_weights: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """What tasks are like. The run time at reference speed is log-normal, cut at both ends."""
+    """Distribution of tasks. The run time at reference speed is log-normal, cut at both ends."""
 
     classes: tuple[ModelClass, ...]
     count: int = 100
     median_s: float = 3600.0
     sigma: float = 1.2
-    """Of the run time's logarithm."""
+    """Standard deviation of the logarithm of the run time."""
     shortest_s: float = 60.0
     longest_s: float = 86400.0
     arrival: Arrival = Arrival.AT_ONCE
     load: float = 1.0
-    """Device seconds that arrive in a second for each device of the pool; not used where all arrive at once."""
+    """Arriving device-seconds per second and device of the pool; unused where all tasks arrive together."""
     burst: float = 8.0
     """Mean number of tasks in a burst."""
     belief_sigma: float = 0.0
-    """Of the logarithm of estimated over true run time; 0 where the run times are known."""
+    """Standard deviation of log(estimated / true run time); 0 where run times are known."""
     tenants: int = 4
     slack: float | None = None
     """Deadlines are 1 + an exponential with this mean, times the run time, after submission; ``None``: none."""
     restart_s: float = np.nan
-    """NaN: no task has a checkpoint."""
+    """Seconds lost at a restart; NaN: no task has a checkpoint."""
 
     def __post_init__(self) -> None:
-        """Reject what cannot be drawn from, by ``ConfigError``."""
+        """Raise ``ConfigError`` for invalid parameters."""
         wrong = next((key for key, fine in _checks(self).items() if not fine), None)
         if wrong is not None:
-            raise ConfigError(f"mix of tasks: {wrong}", f"{getattr(self, wrong)!r} cannot be drawn from")
+            raise ConfigError(f"mix of tasks: {wrong}", f"invalid value {getattr(self, wrong)!r}")
 
 
 def measured_mix(measured: Measurements, **changes: object) -> Mix:
-    """All models that were measured, equally often, in each size that was; ``changes``: fields of ``Mix``."""
+    """All measured models with equal frequency, in each measured size; ``changes``: fields of ``Mix``."""
     classes = tuple(
         ModelClass(model, 1.0, sizes, (1.0,) * len(sizes))
         for model, sizes in ((model, measured.sizes(model)) for model in measured.models)
     )
-    return Mix(classes, **changes)  # type: ignore[arg-type]  # the dataclass checks the names, its own checks the rest
+    return Mix(classes, **changes)  # type: ignore[arg-type]  # the dataclass checks the names, ``Mix`` the values
 
 
 def draw_tasks(mix: Mix, rng: np.random.Generator, pool_devices: int) -> TaskTable:
-    """One set of tasks. ``pool_devices``: the devices to which ``mix.load`` refers, and the most of a task."""
+    """Draw one set of tasks. ``pool_devices``: basis of ``mix.load``, and the most devices of a task."""
     sizes = _allowed(mix, pool_devices)
     chosen = rng.choice(len(sizes), size=mix.count, p=_shares([weight for _, _, weight in sizes]))
     devices = np.array([sizes[row][1] for row in chosen], dtype=np.int32)
@@ -106,7 +106,7 @@ def draw_tasks(mix: Mix, rng: np.random.Generator, pool_devices: int) -> TaskTab
 
 
 def _allowed(mix: Mix, most: int) -> list[tuple[str, int, float]]:
-    """Model, devices and weight of everything that fits into the pool."""
+    """Model, devices and weight of every size that fits into the pool."""
     found = [
         (one.model, size, one.weight * weight / sum(one.size_weights))
         for one in mix.classes
@@ -114,7 +114,7 @@ def _allowed(mix: Mix, most: int) -> list[tuple[str, int, float]]:
         if size <= most
     ]
     if not found or sum(weight for _, _, weight in found) <= 0:
-        raise ConfigError("mix of tasks", f"no task of it fits on {most} devices")
+        raise ConfigError("mix of tasks", f"none of its tasks fits on {most} devices")
     return found
 
 

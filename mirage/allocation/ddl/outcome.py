@@ -1,4 +1,4 @@
-"""What came of a run inside the pool: who ran when and where, and the figures by which runs are compared."""
+"""Result of a run in the pool: which task ran when and where, and the figures by which runs are compared."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Int64 = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """Who had which device when; columns of equal length, in the order in which devices were given back."""
+    """Use of devices by tasks over time; columns of equal length, in the order in which devices were released."""
 
     task: Int64
     device: Int64
@@ -32,7 +32,7 @@ class Segments:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What is said of a run; times in seconds, over the tasks that ended."""
+    """Figures of a run; times in seconds, over the tasks that ended."""
 
     tasks: int
     ended: int
@@ -46,7 +46,7 @@ class Figures:
     utilisation: float
     """Device-seconds held / (devices x makespan)."""
     fragmentation: float
-    """Of the device-seconds in which some task waited, the share that was free."""
+    """Share of the device-seconds that were free, of all in which a task waited."""
     mean_fairness: float
     """Mean finish-time fairness; see ``Outcome.fairness``."""
     worst_fairness: float
@@ -55,7 +55,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Columns by task; NaN for what has not happened."""
+    """Columns by task; NaN for events that have not happened."""
 
     tasks: TaskTable
     pool: Pool
@@ -63,7 +63,7 @@ class Outcome:
     """The first start."""
     end: Float64
     served: Float64
-    """Seconds run, those lost at resumptions included."""
+    """Seconds run, including those lost at resumptions."""
     preemptions: Int64
     fee: Float64
     segments: Segments
@@ -76,12 +76,12 @@ class Outcome:
 
     @cached_property
     def fairness(self) -> Float64:
-        """Finish-time fairness rho of each task: JCT / what it would take in a share of the pool of its own.
+        """Finish-time fairness rho of each task: JCT / the time in an equal share of the pool.
 
         Mahajan et al., "Themis: Fair and efficient GPU cluster scheduling", NSDI 2020, section 3: the share is 1/N
         of the pool, N the mean number of tasks that were in the pool (waiting or running) during its life. A task
-        needs its devices together: in a share with fewer it would run that fraction of the time. At most 1: not
-        worse off than alone with its share.
+        needs its devices together: in a share with fewer devices it would run that fraction of the time. At most
+        1: not worse off than alone with its share.
         """
         contenders = self._contenders()
         devices = np.maximum(self.tasks.devices * self.tasks.share, 0)
@@ -90,7 +90,7 @@ class Outcome:
         return np.asarray(self.jct / alone, dtype=np.float64)
 
     def _contenders(self) -> Float64:
-        """The mean number of tasks in the pool during the life of each."""
+        """Mean number of tasks in the pool during the life of each task."""
         times = np.concatenate([self.tasks.submit, self.end])
         steps = np.concatenate([np.ones(len(self.end)), -np.ones(len(self.end))])
         order = np.argsort(times, kind="stable")
@@ -104,7 +104,7 @@ class Outcome:
 
     @cached_property
     def figures(self) -> Figures:
-        """The run in a few numbers."""
+        """The figures of the run."""
         ended = ~np.isnan(self.end)
         jct, fairness = self.jct[ended], self.fairness[ended]
         makespan = float(self.end[ended].max() - self.tasks.submit.min()) if ended.any() else np.nan

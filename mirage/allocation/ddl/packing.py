@@ -1,9 +1,9 @@
-"""How full placement policies make a pool: tasks are placed one after the other, and none ever ends.
+"""Measure how full placement policies make a pool: tasks are placed one after the other, and none ends.
 
-The protocol of Weng et al., "Beware of Fragmentation" (USENIX ATC'23): to the tasks of a trace others of it, drawn
-at random, are added until they ask for a set part of all devices (130 %); they come in random order, nodes are in
-random order, and a task that does not fit is turned away. What counts is the part of all devices that is allocated
-when a certain part has been asked for.
+The protocol of Weng et al., "Beware of Fragmentation" (USENIX ATC'23). Tasks of the trace, drawn at random, are
+added to the trace until all of them request a set part of all devices (130 %). Tasks and nodes are in random
+order, and a task that does not fit is turned away. The result is the part of all devices that is allocated when a
+certain part has been requested.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mirage.ports import Placer
 
 MARKS = (80, 90, 95, 100, 110, 120, 130)
-"""Per cent of all devices asked for at which it is looked what is allocated."""
+"""Requested per cent of all devices at which the allocated part is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +38,12 @@ class Packed:
     placer: str
     seed: int
     allocated: tuple[float, ...]
-    """Per cent of all devices, at each of the marks."""
+    """Allocated per cent of all devices, at each of the marks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """A placement policy over all seeds, at one mark."""
+    """Results of a placement policy over all seeds, at one mark."""
 
     mark: int
     mean: float
@@ -54,9 +54,9 @@ class Fill:
 def pack_all(
     tasks: TaskTable, pool: Pool, placers: Sequence[str], seeds: Sequence[int], fill: int, workers: int
 ) -> tuple[Packed, ...]:
-    """Every placement policy on every seed's tasks, in this order.
+    """Run every placement policy on every seed's tasks, in this order.
 
-    Raises ``ConfigError`` for tasks that ask for nothing."""
+    Raises ``ConfigError`` for tasks that request no devices."""
     runs = [(tasks, pool, name, seed, fill) for name in placers for seed in seeds]
     return tuple(run_apart(pack, runs, workers))
 
@@ -76,17 +76,17 @@ def pack(tasks: TaskTable, pool: Pool, placer: str, seed: int, fill: int) -> Pac
 
 
 def marks_to(fill: int) -> tuple[int, ...]:
-    """Those of the marks that are reached, and ``fill``."""
+    """The marks that are reached, and ``fill``."""
     return (*(mark for mark in MARKS if mark < fill), fill)
 
 
 def draw(tasks: TaskTable, pool: Pool, seed: int, fill: int) -> tuple[TaskTable, Pool]:
-    """The tasks of a seed in their order, and the pool with its nodes in theirs."""
+    """The tasks of a seed and the nodes of the pool, both in random order."""
     rng = np.random.default_rng(seed)
     asked = tasks.devices * tasks.share
     wanted = fill / 100 * len(pool.device_node)
     if not asked.sum() > 0:
-        raise ConfigError("--pods", "no task needs a device: nothing can be packed")
+        raise ConfigError("--pods", "no task needs a device; nothing can be packed")
     more = []
     total = float(asked.sum())
     while total < wanted:
@@ -116,7 +116,7 @@ def in_order(pool: Pool, nodes: NDArray[np.int64]) -> Pool:
 
 
 def place_all(tasks: TaskTable, pool: Pool, placer: Placer) -> NDArray[np.bool_]:
-    """Which of the tasks find a place, each for good, in the order of the table."""
+    """Which of the tasks find a place, in the order of the table; none ends."""
     order = np.arange(len(tasks), dtype=np.int32)
     placed = np.zeros(len(tasks), dtype=bool)
     for placement in places(tasks, pool, placer, order):
@@ -125,12 +125,12 @@ def place_all(tasks: TaskTable, pool: Pool, placer: Placer) -> NDArray[np.bool_]
 
 
 def places(tasks: TaskTable, pool: Pool, placer: Placer, order: NDArray[np.int32]) -> tuple[Placement, ...]:
-    """What a placement policy makes of an empty pool."""
+    """The task placed by a policy in a pool."""
     return placer.place(empty_view(tasks, pool, order), order, strict=False)
 
 
 def empty_view(tasks: TaskTable, pool: Pool, pending: NDArray[np.int32]) -> PoolView:
-    """The pool with nothing on it."""
+    """An empty pool."""
     none, count = np.zeros(0, dtype=np.int32), len(tasks)
     return PoolView(
         now=0.0,
@@ -151,7 +151,7 @@ def empty_view(tasks: TaskTable, pool: Pool, pending: NDArray[np.int32]) -> Pool
 
 
 def summarise(packed: Sequence[Packed], fill: int) -> dict[str, tuple[Fill, ...]]:
-    """For each placement policy, mean and spread over its seeds at every mark."""
+    """Mean and standard deviation over the seeds at every mark, by placement policy."""
     found: dict[str, tuple[Fill, ...]] = {}
     for name in dict.fromkeys(one.placer for one in packed):
         table = np.array([one.allocated for one in packed if one.placer == name])
@@ -161,7 +161,7 @@ def summarise(packed: Sequence[Packed], fill: int) -> dict[str, tuple[Fill, ...]
 
 
 def document(packed: Sequence[Packed], fill: int) -> dict[str, object]:
-    """For machines: all of it, means and every seed."""
+    """All results as JSON: means and every seed."""
     return {
         "schema": "mirage-packing/1",
         "marks": list(marks_to(fill)),

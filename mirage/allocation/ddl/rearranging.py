@@ -1,10 +1,10 @@
-"""Decisions with preemption, for any placement policy: who of the pending and the running has devices from now on.
+"""Decisions with preemption for any placement policy: which pending and running tasks get devices from now on.
 
-The rule, in the order of scores: a running task stays where it is. A pending one is placed in what is free; where
-it does not fit, the running tasks behind it are cleared away, the last first, until it does, and those whose
-devices (or CPUs, memory) it got are preempted. So nothing is moved for its own sake, nobody loses a device
-to one behind, and a task that could not be placed even if all behind it went is passed over. A task that is
-preempted is retried when its turn comes, as any pending one.
+The rule, in the order of scores: a running task stays. A pending task is placed in the free resources. If it does
+not fit, the running tasks behind it are removed, the last first, until it fits; tasks whose devices (or CPUs,
+memory) it then uses are preempted. So no task is moved without need, and no task loses a device to one behind it.
+A task that would not fit even without all tasks behind it is skipped. A preempted task is placed again at its
+turn, like any pending one.
 
 Built-in placement policies do the same in one compiled call (``kernel.rearranging``).
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def rearrange(
     view: PoolView, order: NDArray[np.int32], placer: Placer, *, strict: bool
 ) -> tuple[tuple[Placement, ...], tuple[int, ...]]:
-    """Who starts where, and who is preempted for it."""
+    """Which tasks start where, and which are preempted for them."""
     plan = _Plan(view, order, placer)
     starts = []
     for i, task in enumerate(order):
@@ -44,22 +44,22 @@ def rearrange(
 
 
 class _Plan:
-    """What is free as things stand (``now``), and would be if all that run behind the present task went."""
+    """The free resources now (``now``), and those without all running tasks behind the present one."""
 
     def __init__(self, view: PoolView, order: NDArray[np.int32], placer: Placer) -> None:
         self._view, self._order, self._placer = view, order, placer
         self._now, self._roomy = Vacancy.of(view), Vacancy.of(view)
         self.kept = {int(t) for t in order if view.task_node[t] >= 0}
-        """Running and not displaced."""
+        """Tasks that run and are not displaced."""
         for task in self.kept:
             self._move(self._roomy, task, 1)
 
     def settle(self, task: int) -> None:
-        """The running task's turn has come: it stays."""
+        """Keep the running task whose turn has come."""
         self._move(self._roomy, task, -1)
 
     def place(self, i: int) -> Placement | None:
-        """A place for the i-th of the order, at the expense of those behind it where need be."""
+        """A place for the i-th of the order, taken from tasks behind it if necessary."""
         task, cleared = int(self._order[i]), list[int]()
         found = self._try(self._now, task)
         if found is None and self._try(self._roomy, task) is not None:
@@ -75,7 +75,7 @@ class _Plan:
         return found[0] if found else None
 
     def _clear(self, i: int) -> tuple[Placement | None, list[int]]:
-        """Clear those that run behind, the last first, until the i-th fits; its place, and those cleared."""
+        """Remove running tasks behind the i-th, the last first, until it fits; its place, and those removed."""
         cleared: list[int] = []
         for task in (int(t) for t in self._order[:i:-1] if int(t) in self.kept):
             self._move(self._now, task, 1)
@@ -86,7 +86,7 @@ class _Plan:
         return None, cleared
 
     def _put_back(self, cleared: list[int]) -> None:
-        """The first of the order first; those that collide with what was placed are displaced."""
+        """Restore in order; tasks that collide with the placement are displaced."""
         for task in reversed(cleared):
             self._move(self._now, task, -1)
             if self._now.overdrawn(self._held(task), int(self._view.task_node[task])):

@@ -1,4 +1,4 @@
-"""Ordering policies and placement policies by the names that users write: ``sjf``, ``best-fit``,
+"""Ordering policies and placement policies by name, as in options: ``sjf``, ``best-fit``,
 ``das:models/das``."""
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from mirage.ports import Ordering, Placer
 
-# Where each is made: "module:maker", relative to this package, imported when it is asked for. The maker is called
-# without arguments; where the name ends in a colon ("das:"), with what the user writes behind it.
+# Where each is built: "module:maker", relative to this package, imported on request. The maker is called without
+# arguments or, if the name ends in a colon ("das:"), with the text behind it.
 ORDERINGS: dict[str, str] = {
     "das:": "das.policies:das_ordering",
     "drf": "orderings.fair:DominantShare",
@@ -53,17 +53,17 @@ PLACERS: dict[str, str] = {
 
 
 class UnknownPolicy(MirageError):
-    """A name of an ordering or a placement policy that does not exist. Says which there are."""
+    """An unknown name of an ordering or placement policy; the text lists the known names."""
 
 
 def ordering(name: str) -> Ordering:
-    """The ordering that a user calls ``name``. Raises ``UnknownPolicy``."""
+    """The ordering policy with this name. Raises ``UnknownPolicy``."""
     made: Ordering = _make("ordering", ORDERINGS, name)
     return made
 
 
 def placer(name: str) -> Placer:
-    """The placement policy that a user calls ``name``. Raises ``UnknownPolicy``."""
+    """The placement policy with this name. Raises ``UnknownPolicy``."""
     made: Placer = _make("placer", PLACERS, name)
     return made
 
@@ -73,7 +73,7 @@ def _make(what: str, makers: Mapping[str, str], name: str) -> Any:
     where = makers.get(kind + colon)
     if where is None:
         known = ", ".join(sorted(makers))
-        raise UnknownPolicy(f"there is no {what} {name!r}; there are: {known}")
+        raise UnknownPolicy(f"unknown {what} {name!r} (choose from {known})")
     module, _, maker = where.partition(":")
     make = getattr(import_module(f"{__package__}.{module}"), maker)
     return make(argument) if colon else make()

@@ -1,8 +1,9 @@
-"""Decisions with preemption and moves, for any placement policy: who runs is what fits when all is packed again.
+"""Decisions with preemption and moves for any placement policy: tasks run that fit when all are repacked.
 
-In the order of scores all candidates are placed into what is left without them: so many, and those, run now. The
-running of them stay where they are, if the others then find a place; else all go where they were packed, and those
-whose place is another are moved: stopped, and resumed there.
+All candidates are placed in the order of scores, each into the resources left by those before it. The number that
+fits determines which tasks run now. Running tasks among them stay where they are if the others then find a place.
+Otherwise all go to the places where they were packed, and running tasks whose place changes are moved: stopped,
+and resumed there.
 
 Built-in placement policies do the same in one compiled call (``kernel.repacking``).
 """
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 def repack(
     view: PoolView, order: NDArray[np.int32], placer: Placer, *, strict: bool
 ) -> tuple[tuple[Placement, ...], tuple[int, ...]]:
-    """Who starts where, and who is stopped for it or to be moved."""
+    """Which tasks start where, and which are stopped for them or to be moved."""
     running = [int(task) for task in order if view.task_node[task] >= 0]
     packed = _pack(_without(view, running), order, placer, strict=strict)
     chosen = {placement.task for placement in packed}
@@ -40,7 +41,7 @@ def repack(
 
 
 def _without(view: PoolView, running: list[int] | tuple[int, ...]) -> Vacancy:
-    """What would be free without these."""
+    """Free resources without these tasks."""
     vacancy = Vacancy.of(view)
     for task in running:
         vacancy.move(task, _held(view, task), int(view.task_node[task]), 1)
@@ -48,7 +49,7 @@ def _without(view: PoolView, running: list[int] | tuple[int, ...]) -> Vacancy:
 
 
 def _pack(vacancy: Vacancy, order: NDArray[np.int32], placer: Placer, *, strict: bool) -> tuple[Placement, ...]:
-    """Place what fits; ``strict``: once a task that waits has failed, only those that run."""
+    """Place the tasks that fit; ``strict``: after a pending task has failed, only running ones."""
     if not strict:
         return placer.place(vacancy.seen(), order, strict=False)
     packed: list[Placement] = []

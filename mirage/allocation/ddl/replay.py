@@ -1,4 +1,4 @@
-"""Several policies on the same tasks and pool, side by side, each in a process of its own."""
+"""Replay several policies on the same tasks and pool, each in a separate process."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Who orders and who places, by the registry's names."""
+    """An ordering policy and a placement policy, by their names in the registry."""
 
     ordering: str
     placer: str
 
     @property
     def name(self) -> str:
-        """As the user writes it."""
+        """The pair as in ``--compare``."""
         return f"{self.ordering}+{self.placer}"
 
 
 @dataclass(frozen=True, slots=True)
 class TaskReplay:
-    """What is to be played."""
+    """What to replay."""
 
     source: TaskSource
     pairs: tuple[Pair, ...]
     rules: Rules = field(default_factory=Rules)
     seeds: tuple[int, ...] = (0,)
-    """Of the sets that are drawn; a recorded trace has one."""
+    """Seeds of drawn sets; a recorded trace has one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One pair on one set of tasks."""
+    """One pair of policies on one set of tasks."""
 
     pair: Pair
     seed: int
@@ -57,26 +57,26 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """All runs, and the first seed's in full."""
+    """Results of all runs, and the first seed's in full."""
 
     replay: TaskReplay
     trace: TaskTrace
-    """Of the first seed."""
+    """Trace of the first seed."""
     runs: tuple[Run, ...]
-    """By pair, then by seed."""
+    """Figures by pair, then by seed."""
     shown: tuple[Outcome, ...]
-    """By pair, of the first seed."""
+    """Outcomes by pair, of the first seed."""
 
     def of(self, pair: Pair) -> tuple[Figures, ...]:
-        """A pair's figures, by seed."""
+        """Figures of a pair, by seed."""
         return tuple(run.figures for run in self.runs if run.pair == pair)
 
 
 def parse_pair(text: str) -> Pair:
-    """``ordering+placer``; raises ``ConfigError``, and ``UnknownPolicy`` for names that do not exist."""
+    """Parse ``ordering+placement``; raises ``ConfigError``, and ``UnknownPolicy`` for unknown names."""
     ordering, plus, placer = text.strip().partition("+")
     if not plus or not ordering or not placer:
-        raise ConfigError("pair", f"{text.strip()!r} is not ORDERING+PLACEMENT POLICY, such as sjf+best-fit")
+        raise ConfigError("pair", f"{text.strip()!r} is not ORDERING+PLACEMENT, such as sjf+best-fit")
     pair = Pair(ordering, placer)
     registry.ordering(pair.ordering)
     registry.placer(pair.placer)
@@ -84,10 +84,10 @@ def parse_pair(text: str) -> Pair:
 
 
 def play_all(replay: TaskReplay, workers: int, played: Callable[[int], None] = lambda total: None) -> Compared:
-    """Play every pair on every seed's tasks; ``played`` is called after each run with their number.
+    """Run every pair on every seed's tasks; ``played`` is called after each run with the number of runs.
 
-    Raises what reading and playing raise (``MirageError``), ``ConfigError`` for seeds or pairs that are not there
-    or there twice.
+    Raises what reading and running raise (``MirageError``), ``ConfigError`` for missing or duplicate seeds or
+    pairs.
     """
     check(replay)
     trace, _ = _read(replay.source, replay.seeds[0])
@@ -101,17 +101,17 @@ def play_all(replay: TaskReplay, workers: int, played: Callable[[int], None] = l
 
 
 def check(replay: TaskReplay) -> None:
-    """Raise ``ConfigError`` for what cannot be played."""
+    """Raise ``ConfigError`` for an invalid replay."""
     for what, those in (("--compare", replay.pairs), ("--seeds", replay.seeds)):
         if not those or len(set(those)) < len(those):
-            raise ConfigError(what, "there must be at least one, and none twice")
+            raise ConfigError(what, "expected at least one, without duplicates")
     if len(replay.seeds) > 1 and not replay.source.drawn:
         kind = replay.source.format
-        raise ConfigError("--seeds", f"a recorded trace ({kind}) is the same for every seed: give one")
+        raise ConfigError("--seeds", f"a recorded trace ({kind}) is the same for every seed; give one seed")
 
 
 def _play(replay: TaskReplay, pair: Pair, seed: int) -> tuple[Figures, Outcome | None]:
-    """The figures, and for the first seed the whole outcome: others need not travel between processes."""
+    """The figures, and for the first seed the whole outcome: others are not sent between processes."""
     trace, speeds = _read(replay.source, seed)
     pool = SimulatedPool(trace.tasks, trace.pool, speeds, replay.rules)
     outcome = pool.play(registry.ordering(pair.ordering), registry.placer(pair.placer))
@@ -120,5 +120,5 @@ def _play(replay: TaskReplay, pair: Pair, seed: int) -> tuple[Figures, Outcome |
 
 @lru_cache(maxsize=4)
 def _read(source: TaskSource, seed: int) -> tuple[TaskTrace, SpeedTable]:
-    """Read once in each process, for all pairs."""
+    """Tasks of a seed, read once in each process for all pairs."""
     return read_source(source, seed)

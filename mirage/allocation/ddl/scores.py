@@ -1,4 +1,4 @@
-"""Scores that compiled code can compute by itself, for runs with preemption."""
+"""Scores that compiled code can compute without Python, for runs with preemption."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Float64 = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class LinearScores:
-    """base + per_remaining x remaining + per_served x served; what is not known makes it infinite."""
+    """base + per_remaining x remaining + per_served x served; infinite where a value is unknown."""
 
     base: Float64
     per_remaining: Float64
@@ -31,14 +31,14 @@ class LinearScores:
 
 @runtime_checkable
 class LinearOrdering(Protocol):
-    """An ordering whose scores are linear: with it a run with preemption is wholly compiled, too."""
+    """An ordering policy with linear scores: with it a run with preemption is compiled as a whole, too."""
 
     def linear_scores(self, tasks: TaskTable) -> LinearScores | None:
-        """What ``score`` computes, for all tasks; None where it is not linear."""
+        """Coefficients of ``score`` for all tasks; ``None`` where it is not linear."""
 
 
 def linear_scores(ordering: Ordering, tasks: TaskTable) -> LinearScores | None:
-    """The scores of an ordering where they are linear or never change; else None."""
+    """The scores of an ordering policy where they are linear or constant; else ``None``."""
     linear = ordering.linear_scores(tasks) if isinstance(ordering, LinearOrdering) else None
     if linear is not None:
         return linear

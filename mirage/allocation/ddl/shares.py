@@ -1,4 +1,4 @@
-"""What a task takes of a pool where it is placed, what is left then, and who is there: for any placement
+"""Resources that a task takes where it is placed, the rest, and the tasks there: for any placement
 policy."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SLACK = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Vacancy:
-    """What is free and who runs where, to be changed."""
+    """Free resources and running tasks, to be changed."""
 
     view: PoolView
     free: NDArray[np.float64]
@@ -29,11 +29,11 @@ class Vacancy:
 
     @classmethod
     def of(cls, view: PoolView) -> Self:
-        """As the view has it."""
+        """A copy of the view's state."""
         return cls(view, view.free.copy(), view.free_cpus.astype(np.int64), view.free_memory_mb.copy())
 
     def seen(self) -> PoolView:
-        """The view as it would be: with this free, and only those running who would then run."""
+        """The view as it would be with these free resources and these running tasks."""
         cpus = np.maximum(self.cpus, 0).astype(np.int32)
         view = replace(self.view, free=self.free, free_cpus=cpus, free_memory_mb=np.maximum(self.memory, 0))
         return self._peopled(view) if self.moved else view
@@ -58,7 +58,7 @@ class Vacancy:
         return self.view.held[self.view.held_from[task] : self.view.held_from[task + 1]]
 
     def move(self, task: int, devices: NDArray[np.int32], node: int, sign: int) -> None:
-        """Give back (1) or take (-1) what the task has with these devices, or on ``node`` without any."""
+        """Release (1) or take (-1) the resources of the task with these devices, or on ``node`` without any."""
         tasks = self.view.tasks
         self.moved[task] = (devices, node) if sign < 0 else None
         self.free[devices] += sign * tasks.share[task]
@@ -70,7 +70,7 @@ class Vacancy:
         self.memory[nodes] += sign * -(-int(tasks.memory_mb[task]) * counts // of)
 
     def overdrawn(self, devices: NDArray[np.int32], node: int) -> bool:
-        """Whether more is taken than there is, on these devices or their nodes."""
+        """Whether more is taken than exists, on these devices or their nodes."""
         nodes = np.unique(self.view.pool.device_node[devices]) if len(devices) else np.array([node])
         return bool(
             (self.free[devices] < -SLACK).any() or (self.cpus[nodes] < 0).any() or (self.memory[nodes] < 0).any()

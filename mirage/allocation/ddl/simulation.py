@@ -1,4 +1,4 @@
-"""The simulated pool: tasks in, time on, placements executed. The work is done by the compiled kernel."""
+"""The simulated pool: adds tasks, advances time, executes placements. The compiled kernel does the work."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ __all__ = ["Rules", "SimulatedPool", "Stalled"]
 
 
 class Stalled(MirageError):
-    """The policy never comes to an end: it starts none of the tasks that wait, or preempts them indefinitely."""
+    """The policy never ends: it starts none of the waiting tasks, or preempts tasks indefinitely."""
 
 
 class SimulatedPool:
-    """A pool, its tasks and its clock. Nothing happens but in ``advance`` and ``play``.
+    """A pool, its tasks and its clock. Nothing happens outside of ``advance`` and ``play``.
 
     Two pools with the same calls in the same order are equal in every event. Raises ``ImpossibleTasks`` for tasks
     that cannot be simulated, or do not fit into the empty pool.
@@ -81,14 +81,14 @@ class SimulatedPool:
         return float(self._world.sim["now"][0])
 
     def advance(self) -> bool:
-        """Go to the next time at which something is pending after an arrival, an end or a quantum.
+        """Go to the next time at which a task is pending after an arrival, an end or a quantum.
 
-        False when all is done. Raises ``Stalled`` where tasks wait for which nothing will ever change.
+        Returns ``False`` when all is done. Raises ``Stalled`` where tasks wait and nothing will ever change.
         """
         return self._repeat(lambda: mainloop.advance(self._fixed, self._site, self._world)) == DECIDE
 
     def view(self) -> PoolView:
-        """What a policy sees now. Its arrays are the pool's own, and change with it."""
+        """The policy's view. Its arrays belong to the pool and change with it."""
         world, sight, sim = self._world, self._sight, self._world.sim[0]
         candidates = views.refresh(self._fixed, self._site, world, sight)
         pending = sight.candidates[:candidates] if self.rules.preempt else world.pending[: sim["pending"]]
@@ -120,16 +120,16 @@ class SimulatedPool:
             raise ValueError(f"task {self.tasks.name[task]}: {operations.COMPLAINTS[complaint]}")
 
     def preempt(self, task: int) -> None:
-        """Take a running task off its devices. Raises ``ValueError`` if it does not run or has no checkpoint."""
+        """Preempt a running task. Raises ``ValueError`` if it does not run or has no checkpoint."""
         if self._world.states[task]["status"] != RUNNING or not self.tasks.restart[task] >= 0:
             raise ValueError(
-                f"task {self.tasks.name[task]}: does not run, or has no checkpoint to be resumed from"
+                f"task {self.tasks.name[task]}: does not run, or has no checkpoint from which to resume"
             )
         self._reserve()
         lifecycle.preempt(self._fixed, self._site, self._world, task)
 
     def play(self, ordering: Ordering, placer: Placer) -> Outcome:
-        """Run to the end by these. Raises ``Stalled`` where they never come to one.
+        """Run to the end with these policies. Raises ``Stalled`` where they never end.
 
         Compiled as a whole where the placement policy is built in and the scores are static or, with preemption,
         linear.
@@ -174,7 +174,7 @@ class SimulatedPool:
         self._repeat(lambda: scored.play_by_score(fixed, site, self._world, draft, sight, ranking, desk, code))
 
     def _repeat(self, run: Callable[[], int]) -> int:
-        """Call ``run``, the log made larger as often as it takes; what it answers then."""
+        """Call ``run`` with a log that is enlarged as often as necessary; returns its result."""
         while (answer := run()) == NEED_SPACE:
             self._grow()
         self._refuse_stall(answer)
@@ -191,7 +191,7 @@ class SimulatedPool:
         )
 
     def outcome(self) -> Outcome:
-        """What has come of it so far."""
+        """The results so far."""
         world, sim = self._world, self._world.sim[0]
         views.refresh(self._fixed, self._site, world, self._sight)
         states, log = world.states, world.log[: sim["log"]].copy()
@@ -210,20 +210,20 @@ class SimulatedPool:
 
     def _refuse_stall(self, answer: int) -> None:
         if answer == THRASHING:
-            raise Stalled("tasks preempt one another repeatedly before any work is done: decide less often")
+            raise Stalled("tasks preempt one another repeatedly before any work is done; use a longer quantum")
         if answer == STUCK:
             pending = self._world.pending[: self._world.sim["pending"][0]]
             names = ", ".join(self.tasks.name[t] for t in pending[:5])
-            raise Stalled(f"{len(pending)} tasks wait, nothing runs, and none of them is started: {names}")
+            raise Stalled(f"{len(pending)} tasks wait, nothing runs, and none of them starts: {names}")
 
     def _reserve(self) -> None:
-        """Space in the log for all that is held."""
+        """Make room in the log for all devices in use."""
         sim = self._world.sim[0]
         if sim["log"] + sim["held"] > len(self._world.log):
             self._grow()
 
     def _grow(self) -> None:
-        """Make the log larger, enough for what is held."""
+        """Enlarge the log, enough for all devices in use."""
         log = self._world.log
         larger = np.zeros(2 * len(log) + int(self._world.sim["held"][0]), dtype=SEGMENT)
         larger[: len(log)] = log

@@ -1,4 +1,4 @@
-"""Measured throughputs as the table of speeds that a pool's tasks have."""
+"""Table of speeds of a pool's tasks, from measured throughputs."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ ANY = ""
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What was run to measure a throughput."""
+    """Configuration of a measured run."""
 
     model: str
     devices: int
     spread: int
-    """Over how many nodes the devices were; see ``Measurements.beyond_fewest``."""
+    """Number of nodes of the devices; see ``Measurements.beyond_fewest``."""
     kind: str = ANY
 
 
 @dataclass(frozen=True, slots=True)
 class Measurements:
-    """Throughputs of M runs alone, and what is left of each next to each other one."""
+    """Throughputs of M runs alone, and the factor of each next to each other one."""
 
     source: str
     """File or directory, for messages."""
     runs: tuple[Measured, ...]
     throughput: Float64
-    """[M] In any unit that is one for all runs of a model; 0 where the model turned out not to fit."""
+    """[M] In any unit that is the same for all runs of a model; 0 where the model did not fit."""
     ratio: Float64
-    """[M, M] What is left of a run's throughput next to another; ones where that was not measured."""
+    """[M, M] Factor of a run's throughput next to another; 1 where not measured."""
     reference_kind: str = ANY
     beyond_fewest: bool = False
     """Whether spread 1 means "on as few nodes as they fit on" rather than one node."""
@@ -59,21 +59,21 @@ class Measurements:
         return tuple(sorted({run.devices for run in self.runs if run.model == model}))
 
     def reference(self, model: str, devices: int) -> float:
-        """The throughput that counts as speed 1: of the narrowest spread measured, on the reference kind.
+        """The throughput of speed 1: that of the narrowest measured spread, on the reference kind.
 
-        Raises ``ConfigError`` where no run of that model and size got anywhere.
+        Raises ``ConfigError`` where no run of that model and size has a throughput.
         """
         found = self._runs_of(model, devices, self.reference_kind) or self._runs_of(model, devices, None)
         found = [row for row in found if self.throughput[row] > 0]
         if not found:
-            raise ConfigError(self.source, f"{model!r} on {devices} devices never ran there")
+            raise ConfigError(self.source, f"no throughput of {model!r} on {devices} devices")
         return float(self.throughput[min(found, key=self._spread)])
 
     def fit(self, model: str, devices: int, spread: int, kind: str) -> int | None:
-        """The run that stands for a placement; ``None`` where the model was not measured on that kind, or fails.
+        """The run that represents a placement; ``None`` where the model was not measured on that kind, or fails.
 
-        Of the numbers of devices the nearest by their ratio (the smaller of two as near); of the spreads the
-        placement's own, else the next wider, else the widest.
+        Of the numbers of devices, the nearest by ratio (of two equally near ones the smaller). Of the spreads,
+        that of the placement, else the next wider, else the widest.
         """
         for size in sorted(self.sizes(model), key=lambda size: (abs(np.log2(size / devices)), size)):
             found = self._runs_of(model, size, kind)
@@ -96,16 +96,15 @@ class Measurements:
 
 
 def even_speeds(tasks: TaskTable, pool: Pool) -> SpeedTable:
-    """Every task runs at speed 1 wherever it is, and no neighbour matters."""
+    """A table in which every task runs at speed 1 everywhere, without interference."""
     return SpeedTable(np.zeros((len(tasks), len(pool.kinds), 1), dtype=np.int32), np.ones(1), np.ones((1, 1)))
 
 
 def speed_table(measured: Measurements, tasks: TaskTable, pool: Pool) -> SpeedTable:
-    """How fast these tasks run on this pool, by what was measured.
+    """Speeds of these tasks on this pool, from measurements.
 
-    Row 0 is speed 1 next to anything: of tasks whose model is not said, and of those without devices. Raises
-    ``ConfigError`` for a model that was not measured, and for a task that may use a kind of device on which its
-    model was not.
+    Row 0 is speed 1 next to any task: for tasks without a model and without devices. Raises ``ConfigError`` for a
+    model that was not measured, and for a task that may use a kind of device on which its model was not measured.
     """
     row = np.zeros((len(tasks), len(pool.kinds), _width(measured, pool)), dtype=np.int32)
     for (model, devices), members in _alike(tasks).items():
@@ -115,7 +114,7 @@ def speed_table(measured: Measurements, tasks: TaskTable, pool: Pool) -> SpeedTa
 
 
 def partial_speed_table(measured: Measurements, tasks: TaskTable, pool: Pool) -> SpeedTable:
-    """``speed_table``, where what was not measured runs at speed 1 next to anything."""
+    """``speed_table``, in which unmeasured tasks run at speed 1 next to any other."""
     row = np.zeros((len(tasks), max(1, len(pool.kinds)), _width(measured, pool)), dtype=np.int32)
     for (model, devices), members in _alike(tasks).items():
         if pool.kinds and model in measured.models:
@@ -142,13 +141,13 @@ def measured_kinds(measured: Measurements, tasks: TaskTable, pool: Pool) -> NDAr
 
 
 def _width(measured: Measurements, pool: Pool) -> int:
-    """For how many different spreads a row is kept."""
+    """Number of different spreads that have a row."""
     widest = max((run.spread for run in measured.runs), default=1)
     return len(pool.node_names) if measured.beyond_fewest else max(1, min(widest, len(pool.node_names)))
 
 
 def _alike(tasks: TaskTable) -> dict[tuple[str, int], list[int]]:
-    """Rows of the tasks that have a model and devices, by both."""
+    """Rows of the tasks with a model and devices, by both."""
     groups: dict[tuple[str, int], list[int]] = {}
     for task, (model, devices) in enumerate(zip(tasks.model.decode(), tasks.devices.tolist(), strict=True)):
         if model and devices:
@@ -157,10 +156,10 @@ def _alike(tasks: TaskTable) -> dict[tuple[str, int], list[int]]:
 
 
 def _rows_of(measured: Measurements, model: str, devices: int, pool: Pool, width: int) -> NDArray[np.int32]:
-    """[K, S] Rows in the speed table; -1 where nothing was measured."""
+    """[K, S] Rows in the speed table; -1: not measured."""
     if model not in measured.models:
         known = _listed(measured.models)
-        raise ConfigError(measured.source, f"no speeds of the model {model!r}: those measured are {known}")
+        raise ConfigError(measured.source, f"no speeds of model {model!r} (measured: {known})")
     fewest = fewest_nodes(devices, pool) if measured.beyond_fewest else 1
     rows = np.full((len(pool.kinds), width), -1, dtype=np.int32)
     for k, kind in enumerate(pool.kinds):
@@ -171,7 +170,7 @@ def _rows_of(measured: Measurements, model: str, devices: int, pool: Pool, width
 
 
 def fewest_nodes(devices: int, pool: Pool) -> int:
-    """On how many nodes of a pool so many devices can be at the least."""
+    """Fewest nodes of a pool that have this many devices."""
     held = np.cumsum(np.sort(np.bincount(pool.device_node, minlength=1))[::-1])
     return min(int(np.searchsorted(held, devices)), len(held) - 1) + 1
 
@@ -183,7 +182,7 @@ def _refuse_unmeasured(measured: Measurements, tasks: TaskTable, pool: Pool, row
         if lacking.size:
             name, model = tasks.name[lacking[0]], tasks.model[int(lacking[0])]
             known = _listed(run.kind for run in measured.runs if run.model == model and run.kind != pool.kinds[k])
-            problem = f"task {name!r} may run on {pool.kinds[k]!r}, but {model!r} ran only on {known}"
+            problem = f"task {name!r} may run on {pool.kinds[k]!r}, but {model!r} was measured only on {known}"
             raise ConfigError(measured.source, problem)
 
 

@@ -1,1 +1,1 @@
-"""DAS: two agents that order and place tasks together, as they run. Needs numpy and onnxruntime, no torch."""
+"""DAS: two agents that order and place tasks together. Needs numpy and onnxruntime, no torch."""

@@ -1,4 +1,4 @@
-"""What trained agents are kept as: a directory of two ONNX graphs and a manifest with the SHA-256 of each."""
+"""Files of trained agents: a directory with two ONNX graphs and a manifest with the SHA-256 of each."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ ORDERING, PLACEMENT = "ordering.onnx", "placement.onnx"
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """The random-walk Gaussian process next to its network; ``walks`` false: affinities are the network's
-    means."""
+    """The random-walk Gaussian process next to its network. ``walks`` false: affinities are the means of the
+    network."""
 
     walks: bool
     decay: float
     """The kernel's lambda."""
     noise: float
-    """Variance of what is observed."""
+    """Variance of the observations."""
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """All that is known of trained agents next to their graphs."""
+    """Metadata of trained agents."""
 
     process: Process
     training: dict[str, Any]
-    """From which tasks and pool they learned, seeds and rounds."""
+    """Training tasks and pool, seeds and rounds."""
     metrics: dict[str, float]
-    """How they did on the sets of tasks kept for validation."""
+    """Results on the validation sets."""
     libraries: dict[str, str]
     files: dict[str, str]
     """SHA-256 (hex) of every other file."""
@@ -76,6 +76,6 @@ def write_artifact(
     training: dict[str, Any],
     metrics: dict[str, float],
 ) -> Path:
-    """Write agents to ``folder``, whole or not at all. Raises ``ConfigError`` for a directory that is there."""
+    """Write agents to ``folder``, completely or not at all. Raises ``ConfigError`` for an existing directory."""
     manifest = Manifest(process, training, metrics, library_versions("torch"), digests_of(graphs))
     return write_folder(folder, {**graphs, MANIFEST: manifest_text(asdict(manifest)).encode()})

@@ -19,13 +19,13 @@ Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 
 ROOM = 7
-"""Column of ``PAIR``: which part of the task has room on a machine."""
+"""Column of ``PAIR``: the part of the task that has room on a machine."""
 
 
 def with_room(sight: Sight, order: NDArray[np.integer], most: int) -> Int64:
-    """The first ``most`` of the rows ``order`` of the sight that fit somewhere now, were each alone to start.
+    """The first ``most`` of the observation's rows ``order`` that fit somewhere now, each considered alone.
 
-    A task that does not fit now will not after others have started: so none is missed for which it matters.
+    A task that does not fit now will not fit after others have started, so none of the relevant tasks is missed.
     """
     needed = np.maximum(sight.standing.demands.devices[sight.rows[order]], 1)
     parts = np.rint(sight.pair[order, :, ROOM] * needed[:, None])
@@ -36,7 +36,7 @@ def with_room(sight: Sight, order: NDArray[np.integer], most: int) -> Int64:
 
 
 class Settling:
-    """Tasks find their places one after the other; the sight's own arrays stay as they are."""
+    """Places tasks one after the other; the arrays of the observation stay unchanged."""
 
     def __init__(self, sight: Sight) -> None:
         self._rows = sight.rows
@@ -49,13 +49,13 @@ class Settling:
 
     @property
     def full(self) -> bool:
-        """Whether no device has anything left."""
+        """Whether no device has room."""
         return bool(self._standing.machines.free.max(initial=0.0) <= 0.0)
 
     def add(
         self, chosen: NDArray[np.integer], affinity: Float64, patience: Float64, *, strict: bool = False
     ) -> tuple[Placement, ...]:
-        """Places for the rows ``chosen`` of the sight, the first come first."""
+        """Places for the observation's rows ``chosen``, in this order."""
         order = self._rows[chosen].astype(np.int32)
         standing = self._standing
         ends, devices, first, self._crowd = assign(standing, self._crowd, order, affinity, patience, strict)

@@ -1,23 +1,23 @@
 """The random-walk kernel between machines as two tasks see them, and the Gaussian process over it.
 
-The graph has the machines as nodes. Task i walks over it by a transition matrix P(i) of its own; the larger
-P(i)[k, l], the more alike machines k and l are for task i. On the product of two tasks' graphs the walks are
+The graph has the machines as nodes. Task i walks over it by a separate transition matrix P(i); the larger
+P(i)[k, l], the more similar are machines k and l for task i. On the product of two tasks' graphs the walks are
 P(i) (x) P(j), and the geometric series of the walks is their resolvent:
 
     K = sum_r lambda^r (P(i) (x) P(j))^r = (I - lambda P(i) (x) P(j))^-1,        0 <= lambda < 1.
 
 The paper sums all entries of K. With transition matrices whose rows add up to 1 that sum is |V| / (1 - lambda)
-whatever P is, since every power has row sums of 1 again: such a kernel tells nothing. So ours starts and stops
-with weights, which the general random-walk kernel has (Vishwanathan et al., JMLR 11, 2010): a walk starts at
-machines (k, l), and counts by how alike the machines are where it stops, as task i sees the one and task j the
-other: sum_c s_c(i, k') s_c(j, l'), with C labels s_c that a network gives. Then
+for any P, because every power has row sums of 1 again: such a kernel carries no information. So this one starts
+and stops with weights, which the general random-walk kernel has (Vishwanathan et al., JMLR 11, 2010). A walk
+starts at machines (k, l). It counts by the similarity of the machines where it stops, one seen by task i and the
+other by task j: sum_c s_c(i, k') s_c(j, l'), with C labels s_c from a network. Then
 
     k((i, k), (j, l)) = e_(k,l)^T (I - lambda P(i) (x) P(j))^-1 sum_c s_c(i) (x) s_c(j)
                       = sum_c sum_r lambda^r (P(i)^r s_c(i))_k (P(j)^r s_c(j))_l
 
 by (A (x) B)^r (a (x) b) = A^r a (x) B^r b. Every term is a product of a number of (i, k) with one of (j, l): the
 kernel is the inner product of the vectors lambda^(r/2) (P(i)^r s_c(i))_k over r and c. So it is positive
-semidefinite, it tells machines apart (r = 0 compares the labels themselves, large r the neighbourhoods), and no
+semidefinite and distinguishes machines: r = 0 compares the labels themselves, large r the neighbourhoods. No
 product graph is ever built. ``STEPS`` terms of the series leave out less than lambda^STEPS / (1 - lambda) of the
 greatest |s|^2.
 
@@ -35,13 +35,13 @@ Int32 = NDArray[np.int32]
 
 STEPS = 8
 BEYOND = 0.3
-"""How much likelier than to another switch's machine a walk is to go to one of the same: 1 to this."""
+"""How much likelier a walk goes to a machine below the same switch than to one below another: 1 to this."""
 
 
 def walk(labels: Float64, likeness: Float64, switch: Int32, decay: float, steps: int = STEPS) -> Float64:
     """The kernel's vectors, shape (J, N, C * steps), of labels (J, N, C) and likenesses (J, N, d).
 
-    ``decay`` is lambda. Inner products of these vectors are the kernel (the module says why).
+    ``decay`` is lambda. Inner products of these vectors are the kernel (see the module's text).
     """
     step = _Step(likeness, switch, decay)
     found = [np.ascontiguousarray(labels.swapaxes(0, 1))]
@@ -102,7 +102,7 @@ def posterior_mean(vectors: Float64, seen: Float64, values: Float64, noise: floa
 
 
 def posterior_weights(seen: Float64, values: Float64, noise: float) -> Float64:
-    """What the mean is a product of vectors with, (Q,), by the smaller of two systems."""
+    """The vector (Q,) whose products with vectors are the mean, by the smaller of two systems."""
     if len(seen) <= seen.shape[1]:
         gram = seen @ seen.T + noise * np.eye(len(seen))
         return np.asarray(seen.T @ np.linalg.solve(gram, values))

@@ -1,4 +1,4 @@
-"""The trained agents as an ordering and a placement policy."""
+"""The trained agents as ordering policy and placement policy."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ Int64 = NDArray[np.int64]
 
 
 AT_ONCE = 64
-"""Of so many tasks the affinities are asked at a time: a pool is mostly full before all that wait were asked."""
+"""Number of tasks whose affinities are computed together: a pool is mostly full before all were computed."""
 
 
 class DasOrdering:
-    """The ordering agent: the mean of its priority scores."""
+    """The ordering agent's policy: the mean of its priority scores."""
 
     def __init__(self, graph: Graph, name: str = "das") -> None:
         self.name = name
@@ -46,19 +46,19 @@ class DasOrdering:
         return np.asarray(scores[0], dtype=np.float64)
 
     def static_scores(self, tasks: TaskTable) -> Float64 | None:
-        """None: they depend on how the pool stands."""
+        """None: scores depend on the state of the pool."""
         return None
 
 
 class DasPlacer:
-    """The placement agent: the mean of its affinities."""
+    """The placement agent's policy: the mean of its affinities."""
 
     def __init__(self, graph: Graph, process: Process, name: str = "das") -> None:
         self.name = name
         self._graph, self._process = graph, process
 
     def place(self, view: PoolView, order: Int32, *, strict: bool) -> tuple[Placement, ...]:
-        """See ``ports.Placer``. A task may be left though it fits, where the agent would rather have it wait."""
+        """See ``ports.Placer``. A task that fits may stay pending if the agent prefers to wait."""
         if not len(order):
             return ()
         sight = EYE.look(view)
@@ -91,12 +91,12 @@ class DasPlacer:
 
 
 def das_ordering(folder: str) -> DasOrdering:
-    """The ordering agent kept in a directory. Raises ``ArtifactMismatch``, ``MissingExtra``."""
+    """The ordering agent in a directory. Raises ``ArtifactMismatch``, ``MissingExtra``."""
     _, graphs = read_artifact(Path(folder))
     return DasOrdering(Graph(graphs[ORDERING], Path(folder) / ORDERING), f"das:{folder}")
 
 
 def das_placer(folder: str) -> DasPlacer:
-    """The placement agent kept in a directory. Raises ``ArtifactMismatch``, ``MissingExtra``."""
+    """The placement agent in a directory. Raises ``ArtifactMismatch``, ``MissingExtra``."""
     manifest, graphs = read_artifact(Path(folder))
     return DasPlacer(Graph(graphs[PLACEMENT], Path(folder) / PLACEMENT), manifest.process, f"das:{folder}")

@@ -1,4 +1,4 @@
-"""What the agents see at one time: features of tasks, machines, and both together."""
+"""The observation of the agents: features of tasks, machines, and pairs of both."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TASK = (
 )
 """Columns of ``Sight.task``."""
 HISTORY = 16
-"""At most so many of the tasks that run are history to learn from: those that began last."""
+"""Most running tasks that serve as history: those that began last."""
 
 SCHEMA = "das-v3"
 SCHEMA_HASH = sha256("|".join((SCHEMA, *TASK, *NODE, *PAIR, str(HISTORY))).encode()).hexdigest()
@@ -47,12 +47,12 @@ SCHEMA_HASH = sha256("|".join((SCHEMA, *TASK, *NODE, *PAIR, str(HISTORY))).encod
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """The features of one time. Rows of tasks (J) are those that wait, in order of submission, then history."""
+    """The features at one time. Rows of tasks (J): pending ones in order of submission, then history."""
 
     rows: Int32
-    """[J] Of the table of tasks."""
+    """[J] Rows of the table of tasks."""
     waiting: int
-    """How many of the rows wait."""
+    """Number of rows that are pending."""
     base: Float64
     """(J, 4): logarithms of seconds left at reference speed and devices, best utility, whether it fills a node."""
     task: Float32
@@ -62,9 +62,9 @@ class Sight:
     pair: Float32
     """[J, N, len(PAIR)]"""
     held: Float64
-    """[J - waiting, N] The part of each history task's machines that each node is: rows add up to 1."""
+    """[J - waiting, N] Share of each node in the machines of each history task: rows add up to 1."""
     felt: Float64
-    """[J - waiting] How much slower than alone history tasks have been so far: logarithms, less their mean."""
+    """[J - waiting] Slowdown of history tasks so far against running alone: logarithms, less their mean."""
     switch: Int32
     """[N]"""
     standing: Standing
@@ -72,13 +72,13 @@ class Sight:
 
 
 class Eye:
-    """Looks at a time once, though both agents ask for it one after the other."""
+    """Builds one observation per time, though both agents request it one after the other."""
 
     def __init__(self) -> None:
         self._seen: tuple[PoolView, tuple[NDArray[Any], ...], Sight] | None = None
 
     def look(self, view: PoolView) -> Sight:
-        """The view's features. Its arrays are borrowed: whether they have changed since is looked at too."""
+        """Features of the view. Its arrays are borrowed, so they are compared with the last ones too."""
         if self._seen is not None and self._seen[0] is view and self._unchanged(view, self._seen[1]):
             return self._seen[2]
         sight = sight_of(view)
@@ -94,11 +94,11 @@ class Eye:
 
 
 EYE = Eye()
-"""Shared by the agents of a process."""
+"""Shared by all agents of a process."""
 
 
 def sight_of(view: PoolView) -> Sight:
-    """Look at the view."""
+    """Return the observation of a view."""
     standing = standing_of(view)
     crowd = crowd_of(standing)
     history = _history(view)
@@ -169,14 +169,14 @@ def _tasks(view: PoolView, standing: Standing, rows: Int32, pair: Float64, base:
 
 
 def _ranks(values: Float64, waiting: int) -> Float64:
-    """Where each value stands among those that wait, 0 to 1."""
+    """Rank of each value among the pending, 0 to 1."""
     if not waiting:
         return np.zeros(len(values))
     return np.searchsorted(np.sort(values[:waiting]), values) / waiting
 
 
 def _temper(standing: Standing, rows: Int32, waiting: int) -> tuple[Float64, Float64]:
-    """How much each task's speed suffers next to those that wait, and theirs next to it: mean logarithms."""
+    """Mean logarithms of each task's slowdown next to the pending ones, and of theirs next to it."""
     narrow = standing.speeds.row[rows, 0, 0]
     others = np.bincount(narrow[:waiting] if waiting else narrow, minlength=len(standing.speeds.alone))
     weights = others / max(others.sum(), 1)
@@ -193,9 +193,9 @@ def _held(view: PoolView, history: Int32) -> Float64:
 
 
 def _felt(view: PoolView, standing: Standing, crowd: Crowd, history: Int32) -> Float64:
-    """Measured: what was estimated to be left when they began, less what is left now, by the time they have run.
+    """Measured slowdown: work estimated at the start, less the work left now, by the time run.
 
-    Where that cannot be told, what the table says of the neighbours they have now.
+    Where that is unknown, the table's value for the present neighbours.
     """
     believed = crowd.own[history] - standing.speeds.alone[crowd.row[history]]
     done = view.tasks.expected[history] - view.remaining[history]

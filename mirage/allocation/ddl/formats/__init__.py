@@ -1,1 +1,1 @@
-"""Task traces, pools and measured speeds, as others publish them, read into tables."""
+"""Read published task traces, pools and measured speeds into tables."""

@@ -1,10 +1,10 @@
 """DeepShare's measured throughputs (gajagajago/deepshare, ``scheduler/jobs``): ``isolated_thp.csv`` and
 ``shared_thp_ratio.csv``, 36 runs of 6 models alone and each next to each other, on nodes of 8 GPUs.
 
-A run is ``model,GPUs,nodes``. What is left of a run's throughput next to another is meant for two that share a
-node and both span several: they meet in the network. The source treats a run within one node as touched by
-nobody and touching nobody, and never measured one; here such a run has the throughput of the narrowest spread
-measured, and ones as ratios.
+A run is ``model,GPUs,nodes``. The ratio of a run next to another holds for two runs that share a node and both
+span several nodes: they interfere in the network. The source assumes that a run within one node has no influence
+on others and none from them, and measured none; here such a run has the throughput of the narrowest measured
+spread, and ratios of 1.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _MOST_DIGITS = 9
 
 
 def read_deepshare(folder: str | Path) -> Measurements:
-    """The measurements in a directory; raises ``TraceError`` where a file is missing, damaged or at odds."""
+    """The measurements in a directory; raises ``TraceError`` where a file is missing, damaged or inconsistent."""
     alone = read_sheet(Path(folder) / _ALONE)
     alone.need("", _THROUGHPUT)
     labels: set[str] = set()
     for row in alone.rows:
         if row.text("") in labels:
-            raise row.fault("", f"{row.text('')!r} is named twice")
+            raise row.fault("", f"duplicate run {row.text('')!r}")
         labels.add(row.text(""))
     runs = [_run(row, row.text("")) for row in alone.rows]
     throughput = [_positive(row, _THROUGHPUT) for row in alone.rows]
@@ -51,7 +51,7 @@ def read_deepshare(folder: str | Path) -> Measurements:
 
 
 def read_samples(folder: str | Path) -> dict[tuple[str, int], float]:
-    """By model and devices, the samples that the source's own traces train: an hour at its average speed."""
+    """Samples of the source's own traces by model and devices: an hour at average speed."""
     sheet = read_sheet(Path(folder) / _SAMPLES)
     sheet.need("")
     return {
@@ -73,7 +73,7 @@ def _run(row: Row, label: str) -> Measured:
 
 
 def _ratios(path: Path, labels: list[str]) -> list[list[float]]:
-    """By the order of ``labels``; ratios above 1 (noise of measuring) stay as they are."""
+    """Ratios in the order of ``labels``; those above 1 (measurement noise) stay unchanged."""
     sheet = read_sheet(path)
     sheet.need("", *labels)
     rows = {row.text(""): row for row in sheet.rows}
@@ -84,7 +84,7 @@ def _ratios(path: Path, labels: list[str]) -> list[list[float]]:
 
 
 def _within_a_node(runs: list[Measured]) -> list[int]:
-    """The narrowest run of each model and size, where none within one node was measured."""
+    """The narrowest run of each model and size without a measured run within one node."""
     narrowest: dict[tuple[str, int], int] = {}
     for row in sorted(range(len(runs)), key=lambda row: runs[row].spread):
         narrowest.setdefault((runs[row].model, runs[row].devices), row)

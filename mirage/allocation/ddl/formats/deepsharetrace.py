@@ -1,4 +1,4 @@
-"""DeepShare's own traces: one JSON object of jobs, all there at once, sized in samples to train."""
+"""DeepShare's traces: one JSON object of jobs that are all submitted at 0, with sizes in samples to train."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def read_deepshare_trace(path: str | Path, pool: Pool, measured: Measurements) -> TaskTrace:
-    """Work is the samples over the throughput that counts as speed 1. Raises ``TraceError``."""
+    """Work is the number of samples over the throughput of speed 1. Raises ``TraceError``."""
     jobs = read_json(path)
     if not isinstance(jobs, dict) or not jobs:
         raise TraceError(str(path), 0, "", "must be an object of jobs by their numbers")
@@ -37,10 +37,10 @@ def _job(path: str, name: str, job: Any, measured: Measurements) -> tuple[str, i
     samples = finite(known.get("total_samples_to_train"))
     if model not in measured.models:
         known_models = ", ".join(measured.models)
-        raise TraceError(path, 0, f"{name}.model", f"{model!r} is none of those measured: {known_models}")
+        raise TraceError(path, 0, f"{name}.model", f"no measurements of {model!r} (measured: {known_models})")
     if type(devices) is not int or devices not in measured.sizes(model):
         sizes = ", ".join(map(str, measured.sizes(model)))
-        raise TraceError(path, 0, f"{name}.gpu_demand", f"{devices!r} is none of those measured: {sizes}")
+        raise TraceError(path, 0, f"{name}.gpu_demand", f"no measurements for {devices!r} (measured: {sizes})")
     if not samples:
         raise TraceError(path, 0, f"{name}.total_samples_to_train", "must be a number above 0")
     return model, devices, samples

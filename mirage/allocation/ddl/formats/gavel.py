@@ -1,8 +1,8 @@
 """Gavel's measured throughputs (stanford-futuredata/gavel, ``simulation_throughputs.json``, also gzipped).
 
-Keys are kinds of GPU, with ``_unconsolidated`` for gangs that are not on as few nodes as they could be; then
+Keys are kinds of GPU, with ``_unconsolidated`` for gangs that are not on as few nodes as possible; then
 ``('MODEL', GPUS)``; then ``null`` (alone) or the job next to which it was run. Those pairs share one GPU, not a
-node: they are not ratios of neighbours, and are not read. Throughput 0 says that the model does not fit there.
+node: they are not ratios of neighbours, and are not read. Throughput 0 means that the model does not fit there.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def read_gavel(path: str | Path) -> Measurements:
             runs.append(Measured(*_job(key, f"{label}.{key}", str(path)), spread, kind))
             throughput.append(_alone(entry, f"{label}.{key}", str(path)))
     if not runs:
-        raise TraceError(str(path), 0, "", "there is no throughput in it")
+        raise TraceError(str(path), 0, "", "contains no throughput")
     ratio = np.ones((len(runs), len(runs)))
     return Measurements(str(path), tuple(runs), np.array(throughput), ratio, _REFERENCE, beyond_fewest=True)
 

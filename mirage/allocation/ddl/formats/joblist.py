@@ -1,6 +1,6 @@
 """Jobs of Philly and Helios in parquet: ``submit_s``, ``run_s``, ``gpus``, and ``cpus``, ``user``, ``partition``.
 
-Nothing is known of their models and checkpoints. A job is on as few nodes as it fits on.
+Their models and checkpoints are unknown. A job runs on as few nodes as it fits on.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def read_joblist(path: str | Path, pool: Pool) -> TaskTrace:
     missing = next((name for name in _NEEDED if frame.find((name,)) is None), None)
     if missing:
         found = ", ".join(frame.names)
-        raise TraceError(str(path), 0, missing, f"there is no such column; those there are: {found}")
+        raise TraceError(str(path), 0, missing, f"no such column; the columns are {found}")
     submit, run, gpus = (frame.numbers((name,)) for name in _NEEDED)
     _refuse_unknown(str(path), submit, "submit_s")
     names = frame.ids(("job_id",)) or [f"job{row}" for row in range(frame.rows)]
@@ -54,10 +54,10 @@ def _refuse_twice(path: str, names: list[str]) -> None:
     seen: dict[str, int] = {}
     for row, name in enumerate(names, start=1):
         if seen.setdefault(name, row) != row:
-            raise TraceError(path, row, "job_id", f"{name!r} is also that of row {seen[name]}")
+            raise TraceError(path, row, "job_id", f"{name!r} is also the id of row {seen[name]}")
 
 
 def _refuse_unknown(path: str, values: NDArray[np.int64], column: str) -> None:
     bad = np.flatnonzero(values < 0)
     if len(bad):
-        raise TraceError(path, int(bad[0]) + 1, column, "missing: it is not known when the job was submitted")
+        raise TraceError(path, int(bad[0]) + 1, column, "missing: the submission time of the job is unknown")

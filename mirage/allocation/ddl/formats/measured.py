@@ -1,8 +1,7 @@
 """Speeds that were measured while tasks ran, as ``mirage allocation speeds`` writes them: JSON.
 
-``runs`` has an entry for each model, number of devices, spread (nodes) and kind: its throughput alone, and for how
-many seconds it was measured. ``beside`` has what is left of it where that is not all: run, neighbour (rows of
-``runs``), ratio.
+``runs`` has an entry for each model, number of devices, spread (nodes) and kind: throughput alone, and seconds of
+measurement. ``beside`` has the factors of neighbours other than 1: run, neighbour (rows of ``runs``), ratio.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class _File(_Strict):
 
 
 def document(measured: Measurements, evidence: Evidence) -> dict[str, Any]:
-    """The table as JSON has it. Spreads have to be numbers of nodes."""
+    """The table as JSON. Spreads must be numbers of nodes."""
     seconds = {run: evidence.seconds(run) for run in evidence.runs}
     return {
         "version": 1,
@@ -70,7 +69,7 @@ def document(measured: Measurements, evidence: Evidence) -> dict[str, Any]:
 
 
 def read_measured(path: str | Path) -> Measurements:
-    """Raises ``TraceError`` where it is no such file."""
+    """Read such a file. Raises ``TraceError`` for any other."""
     try:
         file = reader_of(_File).validate_python(read_json(path))
     except ValidationError as error:
@@ -78,12 +77,12 @@ def read_measured(path: str | Path) -> Measurements:
         raise TraceError(str(path), 0, fault.key, fault.said) from None
     runs = tuple(Measured(run.model, run.devices, run.spread, run.kind) for run in file.runs)
     if len(set(runs)) < len(runs):
-        raise TraceError(str(path), 0, "runs", "two of them are of the same model, devices, spread and kind")
+        raise TraceError(str(path), 0, "runs", "two entries have the same model, devices, spread and kind")
     count = len(runs)
     ratio = np.ones((count, count))
     for row, other, left in file.beside:
         if not (0 <= row < count and 0 <= other < count):
-            raise TraceError(str(path), 0, "beside", f"[{row}, {other}] are no rows of the {count} runs")
+            raise TraceError(str(path), 0, "beside", f"[{row}, {other}] are not among the {count} runs")
         ratio[row, other] = left
     return Measurements(
         source=str(path),

@@ -28,7 +28,7 @@ class _ClassEntry(BaseModel):
 
 
 class _MixFile(BaseModel):
-    """The fields of ``Mix``; what is not in the file is as there."""
+    """The fields of ``Mix``; missing ones have the defaults of ``Mix``."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -48,7 +48,7 @@ class _MixFile(BaseModel):
 
 
 def read_mix(path: str | Path, measured: Measurements | None) -> Mix:
-    """The mix of a file; without ``[[classes]]``, all models that were measured. Raises ``ConfigError``."""
+    """The mix of a file; without ``[[classes]]``, all measured models. Raises ``ConfigError``."""
     try:
         document = parse_toml(read_bytes(path))
         read = reader_of(_MixFile).validate_python(document)
@@ -56,7 +56,7 @@ def read_mix(path: str | Path, measured: Measurements | None) -> Mix:
         first = faults_of(error)[0]
         raise ConfigError(f"{path}: {first.key}", first.said) from error
     except ValueError as error:
-        raise ConfigError(str(path), f"no TOML: {error}") from error
+        raise ConfigError(str(path), f"invalid TOML: {error}") from error
     changes = read.model_dump(exclude={"classes"}, exclude_none=True)
     if read.classes:
         return Mix(tuple(_class(entry) for entry in read.classes), **changes)

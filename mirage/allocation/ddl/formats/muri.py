@@ -1,6 +1,6 @@
 """Muri's traces (Rivendile/Muri, ``simulator/trace-data``): jobs derived from Philly's.
 
-``submit_time`` and ``iteration_time`` are milliseconds. Its simulator lets a job run for iterations times
+``submit_time`` and ``iteration_time`` are milliseconds. Its simulator runs a job for iterations times
 iteration time times 1.015, and knows no other speeds; a job is on as few nodes as it fits on.
 """
 
@@ -34,12 +34,12 @@ _RESTART_S = {
     "a2c": (38, 39, 39, 46, 46, 46),
     "dqn": (5, 5, 6, 6, 8, 8),
 }
-"""Seconds to start a model on so many GPUs (``_SIZES``), as its simulator has them."""
+"""Start-up seconds of a model by number of GPUs (``_SIZES``), from its simulator."""
 _OTHER_RESTART_S = 10
 
 
 def read_muri(path: str | Path, pool: Pool) -> TaskTrace:
-    """Every row is a task; raises ``TraceError`` for the first that cannot be one."""
+    """Read every row as a task; raises ``TraceError`` for the first invalid row."""
     sheet = read_sheet(path)
     sheet.need("job_id", "num_gpu", "submit_time", "iterations", "model_name", "iteration_time")
     rows = sheet.rows
@@ -58,7 +58,7 @@ def read_muri(path: str | Path, pool: Pool) -> TaskTrace:
 
 
 def restart(model: str, devices: int) -> float:
-    """Seconds that a model loses each time it starts on so many GPUs (the next larger size that is known)."""
+    """Seconds lost at each start of a model on a number of GPUs (that of the next larger known size)."""
     known = _RESTART_S.get(model)
     column = min(int(np.searchsorted(_SIZES, devices)), len(_SIZES) - 1)
     return float(known[column] if known else _OTHER_RESTART_S)

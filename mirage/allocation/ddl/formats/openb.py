@@ -1,7 +1,7 @@
 """Alibaba's openb (clusterdata ``cluster-trace-gpu-v2023``): pods that need parts of a GPU, one, or several.
 
 CPUs are counted in thousandths, in the pool and in the tasks alike: pods ask for 3152 of them. A pod's
-GPUs are on one node. ``gpu_spec`` lists the models of GPU that will do, joined by ``|``.
+GPUs are on one node. ``gpu_spec`` lists the accepted models of GPU, joined by ``|``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _THOUSAND = 1000
 _MOST_DEVICES = 1024
-"""On one node; a mistyped number is no reason to fill the memory."""
+"""Most devices on one node: a typing error must not fill the memory."""
 
 
 def read_openb(pods: str | Path, nodes: str | Path) -> TaskTrace:
@@ -50,7 +50,7 @@ def read_openb(pods: str | Path, nodes: str | Path) -> TaskTrace:
 
 
 def read_openb_nodes(path: str | Path) -> Pool:
-    """The nodes with GPUs; a node without is one without devices. No prices are known: each costs 1."""
+    """The nodes with GPUs; other nodes have no devices. Prices are unknown: each device costs 1."""
     sheet = read_sheet(path)
     sheet.need("sn", "cpu_milli", "memory_mib", "gpu", "model")
     rows = sheet.rows
@@ -58,7 +58,7 @@ def read_openb_nodes(path: str | Path) -> Pool:
     models = [row.text("model") for row in rows]
     kinds = tuple(dict.fromkeys(model for model, count in zip(models, held, strict=True) if count))
     if len(kinds) > 64:
-        raise rows[0].fault("model", f"{len(kinds)} kinds of GPU: at most 64 can be told apart")
+        raise rows[0].fault("model", f"{len(kinds)} kinds of GPU (at most 64)")
     device_node = np.repeat(np.arange(len(rows), dtype=np.int32), held)
     kind = [kinds.index(model) if count else 0 for model, count in zip(models, held, strict=True)]
     return Pool(
@@ -81,18 +81,20 @@ def _share(row: Row) -> float:
     if count and not milli:
         raise row.fault("gpu_milli", f"0 of each of {count} GPUs")
     if count > 1 and milli != _THOUSAND:
-        raise row.fault("gpu_milli", f"{milli} of each of {count} GPUs: parts are for one GPU only")
+        raise row.fault("gpu_milli", f"{milli} of each of {count} GPUs; only one GPU can be shared")
     return milli / _THOUSAND if count else 1.0
 
 
 def _kinds(row: Row, known: tuple[str, ...]) -> int:
-    """A mask; kinds that the pool does not have are no error, but one of them must be there."""
+    """A mask; kinds that the pool does not have are ignored, but it must have one of them."""
     wanted = [kind for kind in row.text("gpu_spec").split("|") if kind]
     if not wanted:
         return int(ANY_KIND)
     mask = sum(1 << known.index(kind) for kind in set(wanted) if kind in known)
     if not mask:
-        raise row.fault("gpu_spec", f"no node has a GPU of {row.text('gpu_spec')!r}; there are {', '.join(known)}")
+        raise row.fault(
+            "gpu_spec", f"no node has a GPU of {row.text('gpu_spec')!r} (available: {', '.join(known)})"
+        )
     return mask
 
 

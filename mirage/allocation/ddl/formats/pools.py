@@ -1,4 +1,4 @@
-"""Pools that are said in a few words: ``8x8``, ``4x8:v100@2.5,2x4:k80@0.45``."""
+"""Pools in short notation: ``8x8``, ``4x8:v100@2.5,2x4:k80@0.45``."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ _PART = re.compile(
 )
 _MOST_KINDS = 64
 PLAIN_KIND = "gpu"
-"""Of devices whose kind is not said."""
+"""Kind of devices without a stated kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """Some nodes that are alike."""
+    """A number of equal nodes."""
 
     count: int
     devices: int
-    """On each; joined by fast links."""
+    """Devices of each node, joined by fast links."""
     kind: str = PLAIN_KIND
     price: float = 1.0
-    """Dollars for one device and hour."""
+    """Dollars per device and hour."""
     cpus: int = 128
     memory_mb: int = 1 << 20
 
 
 def parse_pool(text: str) -> Pool:
-    """A pool as ``NODESxDEVICES[:KIND][@DOLLARS]``, several joined by commas; raises ``ConfigError``."""
+    """Parse ``NODESxDEVICES[:KIND][@DOLLARS]``, several comma-separated; raises ``ConfigError``."""
     parts = []
     for part in text.split(","):
         found = _PART.fullmatch(part.strip())
@@ -75,7 +75,7 @@ def _prices(parts: list[Nodes]) -> dict[str, float]:
     prices: dict[str, float] = {}
     for part in parts:
         if prices.setdefault(part.kind, part.price) != part.price:
-            raise ConfigError("--pool", f"two prices of {part.kind!r}: {prices[part.kind]:g} and {part.price:g}")
+            raise ConfigError("--pool", f"{part.kind!r} has two prices: {prices[part.kind]:g} and {part.price:g}")
     if len(prices) > _MOST_KINDS:
-        raise ConfigError("--pool", f"{len(prices)} kinds of devices: at most {_MOST_KINDS} can be told apart")
+        raise ConfigError("--pool", f"{len(prices)} kinds of devices (at most {_MOST_KINDS})")
     return prices

@@ -1,4 +1,4 @@
-"""One door for every format of tasks, and one for every table of speeds."""
+"""One reader for all formats of tasks, and one for all tables of speeds."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 
 
 class TaskFormat(StrEnum):
-    """What a task trace can be."""
+    """Formats of task traces."""
 
     MURI = "muri"
-    """Muri's csv files."""
+    """CSV files of Muri."""
     OPENB = "openb"
-    """Alibaba's pods; the pool is the csv file of its nodes."""
+    """Pods of Alibaba; the pool is the CSV file of its nodes."""
     JOBS = "jobs"
-    """Philly's and Helios's jobs in parquet."""
+    """Jobs of Philly and Helios in parquet."""
     DEEPSHARE = "deepshare"
-    """DeepShare's JSON files; needs its table of speeds."""
+    """JSON files of DeepShare; need its table of speeds."""
     MIX = "mix"
-    """A TOML file by which a set of tasks is drawn for each seed."""
+    """A TOML file from which a set of tasks is drawn for each seed."""
 
 
 _SPEEDS = {"deepshare": read_deepshare, "gavel": read_gavel, "measured": read_measured}
@@ -48,7 +48,7 @@ _SPEEDS = {"deepshare": read_deepshare, "gavel": read_gavel, "measured": read_me
 
 @dataclass(frozen=True, slots=True)
 class TaskSource:
-    """Where tasks, pool and speeds come from, as texts: a process of its own can read them again."""
+    """Sources of tasks, pool and speeds, as texts, so that another process can read them again."""
 
     trace: str
     format: TaskFormat
@@ -59,15 +59,15 @@ class TaskSource:
 
     @property
     def drawn(self) -> bool:
-        """Whether each seed has a set of tasks of its own."""
+        """Whether each seed has a separate set of tasks."""
         return self.format is TaskFormat.MIX
 
 
 def read_source(source: TaskSource, seed: int) -> tuple[TaskTrace, SpeedTable]:
-    """The tasks that can run there, and how fast they do.
+    """The tasks, and their speeds in the pool.
 
-    Raises ``TraceError`` and ``ConfigError`` for files and texts that are wrong, ``MissingExtra`` where reading
-    needs a package.
+    Raises ``TraceError`` and ``ConfigError`` for invalid files and texts, ``MissingExtra`` if reading needs a
+    package that is not installed.
     """
     measured = read_speeds(source.speeds) if source.speeds else None
     trace = _read(source, measured, seed)
@@ -80,17 +80,19 @@ def read_source(source: TaskSource, seed: int) -> tuple[TaskTrace, SpeedTable]:
 
 
 def read_speeds(text: str) -> Measurements:
-    """``deepshare:FOLDER``, ``gavel:FILE`` or ``measured:FILE``."""
+    """Parse ``deepshare:DIR``, ``gavel:FILE`` or ``measured:FILE``."""
     name, colon, path = text.partition(":")
     if name not in _SPEEDS or not colon or not path:
-        raise ConfigError("--speeds", f"{text!r} is none of deepshare:FOLDER, gavel:FILE, measured:FILE")
+        raise ConfigError(
+            "--speeds", f"invalid value {text!r} (choose from deepshare:DIR, gavel:FILE, measured:FILE)"
+        )
     return _SPEEDS[name](path)
 
 
 def _read(source: TaskSource, measured: Measurements | None, seed: int) -> TaskTrace:
     if source.format is TaskFormat.OPENB:
         if not Path(source.pool).is_file():
-            raise ConfigError("--pool", f"{source.pool!r} must be the csv file of openb's nodes")
+            raise ConfigError("--pool", f"{source.pool!r} must be the CSV file of openb's nodes")
         return read_openb(source.trace, source.pool)
     pool = parse_pool(source.pool)
     if source.format is TaskFormat.MIX:
@@ -99,7 +101,7 @@ def _read(source: TaskSource, measured: Measurements | None, seed: int) -> TaskT
         return TaskTrace(source.trace, tasks, pool, len(tasks))
     if source.format is TaskFormat.DEEPSHARE:
         if measured is None:
-            raise ConfigError("--speeds", "a DeepShare trace counts samples: give --speeds deepshare:FOLDER")
+            raise ConfigError("--speeds", "a DeepShare trace counts samples; use --speeds deepshare:DIR")
         return read_deepshare_trace(source.trace, pool, measured)
     read = read_muri if source.format is TaskFormat.MURI else read_joblist
     return read(source.trace, pool)

@@ -1,4 +1,4 @@
-"""What reading a task trace gives: the tasks, their pool, and an account of what is not among them."""
+"""Result of reading a task trace: tasks, pool, and counts of omitted rows."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class TaskTrace:
-    """``rows`` = tasks + those left out."""
+    """``rows`` = tasks + omitted rows."""
 
     source: str
     tasks: TaskTable
     pool: Pool
     rows: int
     left_out: tuple[tuple[str, int], ...] = ()
-    """Why rows did not become tasks, and how many."""
+    """Reasons why rows did not become tasks, with counts."""
 
     def keep(self, mask: Mask, why: str) -> TaskTrace:
-        """Without the tasks outside the mask. Raises ``TraceError`` where none is left."""
+        """Remove the tasks outside the mask. Raises ``TraceError`` where none is left."""
         lost = int((~mask).sum())
         if not lost:
             return self
@@ -42,13 +42,13 @@ class TaskTrace:
 
 
 def playable(trace: TaskTrace) -> TaskTrace:
-    """Only the tasks that can run to an end: their run time is known, and they fit into the empty pool."""
+    """Only tasks that can run to an end: their run time is known, and they fit into the empty pool."""
     known = trace.keep(trace.tasks.work > 0, "without a run time above 0")
     return known.keep(fitting(known.tasks, known.pool), "that do not fit into the empty pool")
 
 
 def fitting(tasks: TaskTable, pool: Pool) -> Mask:
-    """[T] Whether each task alone would find room."""
+    """[T] Whether each task alone fits."""
     shapes = np.stack(
         [tasks.devices, tasks.max_nodes, tasks.cpus, tasks.memory_mb, tasks.kinds.view(np.int64)], axis=1
     )
@@ -69,5 +69,5 @@ def _fits(devices: int, max_nodes: int, cpus: int, memory_mb: int, kinds: int, *
 
 
 def fewest_nodes(devices: NDArray[np.int64], pool: Pool) -> NDArray[np.int64]:
-    """On how many of the pool's largest nodes so many devices are."""
+    """Number of the pool's largest nodes that have this many devices."""
     return np.maximum(1, -(-devices // int(np.bincount(pool.device_node).max())))

@@ -1,4 +1,4 @@
-"""Files of separated values, read cell by cell with their place in the file."""
+"""Read files of separated values cell by cell, with the place of each in the file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of data: its cells by the names of their columns."""
+    """One line of data: its cells by column name."""
 
     path: str
     line: int
@@ -30,27 +30,27 @@ class Row:
         return self.cells[column].strip()
 
     def number(self, column: str, least: float = 0.0, default: float | None = None) -> float:
-        """A finite number that is not below ``least``; ``default``, if any, where the cell is empty."""
+        """A finite number of at least ``least``; ``default``, if given, where the cell is empty."""
         text = self.text(column)
         if not text and default is not None:
             return default
         try:
             value = float(text)
         except ValueError:
-            raise self.fault(column, f"{text!r} is no number") from None
+            raise self.fault(column, f"{text!r} is not a number") from None
         if not math.isfinite(value) or value < least:
             raise self.fault(column, f"{text} must be a finite number of at least {least:g}")
         return value
 
     def whole(self, column: str, least: int = 0, default: int | None = None, most: int = 2**31 - 1) -> int:
-        """As ``number``, whole and not above ``most``."""
+        """As ``number``, an integer of at most ``most``."""
         value = self.number(column, least, default)
         if value != int(value) or value > most:
-            raise self.fault(column, f"{self.text(column)} must be a whole number from {least} to {most}")
+            raise self.fault(column, f"{self.text(column)} must be an integer from {least} to {most}")
         return int(value)
 
     def fault(self, column: str, problem: str) -> TraceError:
-        """What is wrong with a cell, to be raised."""
+        """The error of a cell, to be raised."""
         return TraceError(self.path, self.line, column, problem)
 
 
@@ -68,23 +68,23 @@ class Sheet:
         if missing:
             found = ", ".join(self.columns) or "none"
             raise TraceError(
-                self.path, 1, missing[0], f"there is no such column; those there are: {found}. Is it that format?"
+                self.path, 1, missing[0], f"no such column; the columns are {found}. Check the format"
             )
 
     def names(self, column: str) -> tuple[str, ...]:
-        """A column of names; raises ``TraceError`` for an empty one and for the second of two that are alike."""
+        """A column of names; raises ``TraceError`` for empty and duplicate names."""
         seen: dict[str, int] = {}
         for row in self.rows:
             name = row.text(column)
             if not name:
                 raise row.fault(column, "missing")
             if seen.setdefault(name, row.line) != row.line:
-                raise row.fault(column, f"{name!r} is also that of line {seen[name]}")
+                raise row.fault(column, f"{name!r} is also in line {seen[name]}")
         return tuple(seen)
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """A file's content, unpacked where it is gzip; raises ``TraceError``."""
+    """Content of a file, unpacked if it is gzip; raises ``TraceError``."""
     try:
         data = Path(path).read_bytes()
     except OSError as error:
@@ -93,18 +93,18 @@ def read_bytes(path: str | Path) -> bytes:
 
 
 def read_json(path: str | Path) -> Any:
-    """A JSON document; raises ``TraceError``, also for an object that has a name twice."""
+    """A JSON document; raises ``TraceError``, also for an object with a duplicate name."""
     try:
         return parse_json(read_bytes(path), _once, most=None)
     except ValueError as error:
-        raise TraceError(str(path), getattr(error, "lineno", 0), "", f"no JSON: {error}") from error
+        raise TraceError(str(path), getattr(error, "lineno", 0), "", f"invalid JSON: {error}") from error
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     read: dict[str, Any] = {}
     for name, value in pairs:
         if name in read:
-            raise ValueError(f"{name!r} is there twice")
+            raise ValueError(f"duplicate name {name!r}")
         read[name] = value
     return read
 
@@ -121,7 +121,7 @@ def finite(value: object) -> float | None:
 
 
 def read_sheet(path: str | Path) -> Sheet:
-    """A file of comma-separated values with a line of names; raises ``TraceError``, also for ragged lines."""
+    """A file of comma-separated values with a header line; raises ``TraceError``, also for ragged lines."""
     lines, _ = split_lines(read_bytes(path))
     read = csv.reader(lines, strict=True)
     try:
@@ -129,16 +129,16 @@ def read_sheet(path: str | Path) -> Sheet:
         _refuse_twice(columns, str(path))
         rows = tuple(_rows(read, columns, str(path)))
     except csv.Error as error:
-        raise TraceError(str(path), read.line_num, "", f"no comma-separated values: {error}") from error
+        raise TraceError(str(path), read.line_num, "", f"invalid CSV: {error}") from error
     if not rows:
-        raise TraceError(str(path), 0, "", "there is no row below the names of the columns")
+        raise TraceError(str(path), 0, "", "no rows below the header line")
     return Sheet(str(path), columns, rows)
 
 
 def _refuse_twice(columns: tuple[str, ...], path: str) -> None:
     twice = next((name for name, count in Counter(columns).items() if count > 1), None)
     if twice is not None:
-        raise TraceError(path, 1, twice, "there are two columns of that name")
+        raise TraceError(path, 1, twice, "duplicate column name")
 
 
 def _rows(read: Iterator[list[str]], columns: tuple[str, ...], path: str) -> Iterator[Row]:
@@ -147,5 +147,5 @@ def _rows(read: Iterator[list[str]], columns: tuple[str, ...], path: str) -> Ite
         if not any(cell.strip() for cell in cells):
             continue
         if len(cells) != len(columns):
-            raise TraceError(path, line, "", f"{len(cells)} cells where the columns are {len(columns)}")
+            raise TraceError(path, line, "", f"{len(cells)} cells, but {len(columns)} columns")
         yield Row(path, line, dict(zip(columns, cells, strict=True)))

@@ -1,4 +1,4 @@
-"""A table of tasks from the columns that a source has."""
+"""Build a table of tasks from the columns of a source."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from mirage.domain.task import ANY_KIND, TaskTable
 
 
 def task_table(name: tuple[str, ...], **columns: Any) -> TaskTable:
-    """A table by order of submission (ties as given), of ``TaskTable``'s columns as far as there are any.
+    """A table by order of submission (ties as given), with ``TaskTable``'s columns as far as given.
 
-    A column may be one value for all. Without one: submitted at 0, one whole device of any kind, as many nodes
-    as devices, no CPUs and memory, no work known, nothing estimated but the work, no checkpoint, no
-    deadline, no model, no tenant.
+    A column may be one value for all tasks. Defaults: submitted at 0, one whole device of any kind, as many nodes
+    as devices, no CPUs and memory, unknown work, no estimate but the work, no checkpoint, no deadline, no model,
+    no tenant.
     """
     count = len(name)
     devices = _column(columns.get("devices", 1), np.int32, count)

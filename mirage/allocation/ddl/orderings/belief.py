@@ -1,4 +1,4 @@
-"""What is estimated of tasks of which nothing is known."""
+"""Run-time estimates of tasks without any information."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from mirage.domain.pool import PoolView
 
 NOTHING_KNOWN_S = 3600.0
-"""For all tasks, where of none anything is known: any number will do, since only ratios matter."""
+"""Run time assumed for all tasks if no run time is known: any number serves, because only ratios matter."""
 
 
 def guessed(lengths: NDArray[np.float64], devices: NDArray[np.int32]) -> NDArray[np.float64]:
-    """``lengths`` (s), with the median of tasks of as many devices for NaN, or else the median of all."""
+    """``lengths`` (s), with NaN replaced by the median of tasks with as many devices, or the overall median."""
     known = ~np.isnan(lengths)
     if known.all():
         return lengths
@@ -29,7 +29,7 @@ def guessed(lengths: NDArray[np.float64], devices: NDArray[np.int32]) -> NDArray
 
 
 def remaining(view: PoolView) -> NDArray[np.float64]:
-    """[T] Seconds that each task is estimated to run yet; a guess where nothing is known."""
+    """[T] Estimated seconds left of each task; a guess where nothing is known."""
     known = ~np.isnan(view.remaining)
     if known.all():
         return view.remaining

@@ -1,4 +1,4 @@
-"""Orders by what has been had so far: nothing need be known of run times."""
+"""Ordering policies by attained service; run times need not be known."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ class LeastAttained:
     """Discretised 2D-LAS: queues by attained device-time, first come first served in each.
 
     Gu et al., "Tiresias: A GPU cluster manager for distributed deep learning", NSDI 2019, section 3.2. Its
-    promotion of starved tasks (PROMOTEKNOB) is left out, as in its evaluation. It means little without preemption,
-    and then wants a quantum: a task that changes queue is no event.
+    promotion of starved tasks (PROMOTEKNOB) is left out, as in its evaluation. It has little effect without
+    preemption, and with preemption it needs a quantum: a task that changes its queue is no event.
     """
 
     name = "las"
 
     def __init__(self, thresholds: tuple[float, ...] = (HOUR_S, 10 * HOUR_S)) -> None:
-        """``thresholds``: device-seconds at which a task goes down to the next queue, ascending."""
+        """``thresholds``: device-seconds at which a task moves down to the next queue, ascending."""
         self._thresholds = np.array(thresholds)
 
     def static_scores(self, tasks: TaskTable) -> None:
-        """None: without preemption, too, a task that was restarted has attained something."""
+        """None: even without preemption, a restarted task has attained some service."""
 
     def score(self, view: PoolView) -> NDArray[np.float64]:
-        """The number of the queue; ties go by submission."""
+        """The number of the queue; ties by submission."""
         attained = (view.served * width(view.tasks))[view.pending]
         return np.searchsorted(self._thresholds, attained, side="right").astype(np.float64)
 
 
 class DominantShare:
-    """DRF: next is the tenant whose dominant share is the smallest, of devices, CPUs or memory.
+    """DRF: the tenant with the smallest dominant share, of devices, CPUs or memory, is next.
 
     Ghodsi et al., "Dominant resource fairness", NSDI 2011: progressive filling, which gives one task after the
-    other to the tenant with the smallest share. A tenant's tasks go by submission; tasks without a tenant are
-    one tenant's. A task's score is the share of its tenant when its turn comes, were all before it started.
+    other to the tenant with the smallest share. A tenant's tasks are ordered by submission; tasks without a tenant
+    count as one tenant's. A task's score is the share of its tenant at its turn, if all before it have started.
     """
 
     name = "drf"
@@ -56,7 +56,7 @@ class DominantShare:
         """None: shares change."""
 
     def score(self, view: PoolView) -> NDArray[np.float64]:
-        """Places in the order of filling."""
+        """Positions in the order of filling."""
         needs = _fractions(view.tasks, view.pool)
         tenants = view.tasks.tenant.codes + 1
         had = np.zeros((int(tenants.max(initial=0)) + 1, needs.shape[1]))
@@ -69,7 +69,7 @@ class DominantShare:
 def _filled(
     had: NDArray[np.float64], needs: NDArray[np.float64], tenants: NDArray[np.int32]
 ) -> NDArray[np.float64]:
-    """Place of each in progressive filling."""
+    """Position of each in progressive filling."""
     queues = {int(tenant): np.flatnonzero(tenants == tenant).tolist() for tenant in np.unique(tenants)}
     places = np.zeros(len(tenants))
     for place in range(len(tenants)):
@@ -83,18 +83,18 @@ def _filled(
 
 
 def _fractions(tasks: TaskTable, pool: Pool) -> NDArray[np.float64]:
-    """[T, 3] What each task takes of all devices, CPUs, memory."""
+    """[T, 3] Each task's part of all devices, CPUs, memory."""
     wanted = np.stack([tasks.devices * tasks.share, tasks.cpus, tasks.memory_mb], axis=1).astype(np.float64)
     there = np.array([len(pool.device_node), pool.cpus.sum(), pool.memory_mb.sum()], dtype=np.float64)
     return np.asarray(wanted / np.maximum(there, 1.0))
 
 
 def las(hours: str = "1:10") -> LeastAttained:
-    """``las:0.5:4``: device-hours at which a task goes down a queue. Raises ``ConfigError``."""
+    """Parse ``las:0.5:4``: device-hours at which a task moves down a queue. Raises ``ConfigError``."""
     try:
         bounds = tuple(float(hour) * HOUR_S for hour in hours.split(":"))
     except ValueError:
         bounds = ()
     if not bounds or bounds[0] <= 0 or any(a >= b for a, b in pairwise(bounds)):
-        raise ConfigError("ordering las", f"device-hours above 0 that rise, such as 1:10, not {hours!r}")
+        raise ConfigError("ordering las", f"expected ascending device-hours above 0, such as 1:10, not {hours!r}")
     return LeastAttained(bounds)

@@ -1,4 +1,4 @@
-"""QSSF: run times estimated from tasks that have ended."""
+"""QSSF: run-time estimates from tasks that have ended."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 class QuasiShortest:
-    """Quasi-shortest service first: estimated run time times devices; nothing need be known beforehand.
+    """Quasi-shortest service first: estimated run time times devices; no run time need be known beforehand.
 
     Hu et al., "Characterization and prediction of deep learning workloads in large-scale GPU datacenters", SC
-    2021, section 4.2, its rolling estimate without the learned half. The mean of the tasks that have ended (what
-    they were served) and are most like it: of the same tenant, model and devices; else of tenant and devices;
-    else of devices; else of all. While nothing has ended, all are equal, and the fewest devices come first.
+    2021, section 4.2, its rolling estimate without the learned half. The estimate is the mean service of the most
+    similar tasks that have ended: same tenant, model and devices; else tenant and devices; else devices; else all.
+    While no task has ended, all are equal, and the fewest devices come first.
     """
 
     name = "qssf"
@@ -35,20 +35,20 @@ class QuasiShortest:
 
 
 def _estimates(view: PoolView) -> NDArray[np.float64]:
-    """[T] Seconds."""
+    """[T] Estimated run time in seconds."""
     ended = _ended(view)
     return means_alike(view.tasks, view.served, ended) if ended.any() else np.ones(len(view.tasks))
 
 
 def likenesses(tasks: TaskTable) -> list[NDArray[np.int64]]:
-    """[T] each: equal numbers for tasks that are alike, ever more so: all; those of the same devices; ..."""
+    """[T] each: equal numbers for similar tasks, from coarse to fine: all; same devices; ..."""
     columns = (tasks.devices, tasks.tenant.codes, tasks.model.codes)
     finer = (np.unique(np.stack(columns[:depth], axis=1), axis=0, return_inverse=True)[1] for depth in (1, 2, 3))
     return [np.zeros(len(tasks), dtype=np.int64), *(groups.reshape(-1) for groups in finer)]
 
 
 def means_alike(tasks: TaskTable, seconds: NDArray[np.float64], ended: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """[T] The mean of the tasks that have ended and are most like each; NaN where none has."""
+    """[T] Mean of the most similar tasks that have ended; NaN where none has."""
     found = np.full(len(tasks), np.nan)
     for groups in likenesses(tasks):
         counts = np.bincount(groups[ended], minlength=len(tasks) + 1)
@@ -59,7 +59,7 @@ def means_alike(tasks: TaskTable, seconds: NDArray[np.float64], ended: NDArray[n
 
 
 def _ended(view: PoolView) -> NDArray[np.bool_]:
-    """Served, and neither running nor waiting to be resumed."""
+    """Whether tasks have run, and neither run nor wait to be resumed."""
     ended = (view.served > 0) & (view.task_node < 0)
     ended[view.pending] = False
     return ended

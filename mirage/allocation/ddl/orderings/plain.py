@@ -1,4 +1,4 @@
-"""Orders that never change: by submission, by estimated running time."""
+"""Ordering policies with constant scores: by submission, by estimated run time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Fifo:
 
 
 class ShortestFirst:
-    """The shortest running time first, as estimated; those of which nothing is estimated come last."""
+    """The shortest estimated run time first; tasks without an estimate come last."""
 
     name = "sjf"
 

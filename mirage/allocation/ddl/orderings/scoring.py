@@ -1,4 +1,4 @@
-"""Orders by a formula of what a task needs, how long it will run and how long it has waited."""
+"""Ordering policies by a formula of a task's needs, run time and waiting time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Changing:
 
 
 class Wfp3(_Changing):
-    """WFP3: -(waited / run time)^3 x devices; what is not known is taken as the median of tasks of its size.
+    """WFP3: -(waited / run time)^3 x devices; an unknown run time is the median of tasks of its size.
 
     Tang et al., "Fault-aware, utility-based job scheduling on Blue Gene/P systems", CLUSTER 2009.
     """
@@ -62,7 +62,7 @@ class Tetris(_Changing):
     Grandl et al., "Multi-resource packing for cluster schedulers", SIGCOMM 2014: a + e p, where a is the dot
     product of a task's needs and of what is free (both in parts of the pool), p is minus the work that is left
     (needs times time), and e the ratio of the mean of a to that of p. There a is of one machine; here of the whole
-    pool, since tasks are gangs: the machine is the placement policy's choice. NaN as with ``Wfp3``.
+    pool, because tasks are gangs: the placement policy chooses the machine. NaN as with ``Wfp3``.
     """
 
     name = "tetris"
@@ -95,7 +95,7 @@ def _length(view: PoolView) -> NDArray[np.float64]:
 
 
 def _parts(view: PoolView) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """[T, 3] and [3]: needs and what is free, of devices, CPUs and memory, in parts of the pool."""
+    """[T, 3] and [3]: needs and free resources of devices, CPUs and memory, as parts of the pool."""
     tasks, pool = view.tasks, view.pool
     there = np.array([len(pool.device_node), pool.cpus.sum(), pool.memory_mb.sum()], dtype=np.float64)
     free = np.array([view.free.sum(), view.free_cpus.sum(), view.free_memory_mb.sum()], dtype=np.float64)

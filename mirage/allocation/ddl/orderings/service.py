@@ -1,4 +1,4 @@
-"""Orders by device-time: the area that a task takes, all of it or what is left."""
+"""Ordering policies by device-time: the area of a task, all of it or the rest."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 
 def width(tasks: TaskTable) -> NDArray[np.float64]:
-    """[T] Devices, shares counted as such; at least a little, so that tasks without any have an order, too."""
+    """[T] Devices, with shares counted as such; at least a small number, to order tasks without devices."""
     return np.maximum(tasks.devices * tasks.share, 1e-3)
 
 
 class LeastRemaining:
-    """What is left, as estimated, times devices to a power; tasks of which nothing is estimated come last.
+    """Estimated time left times devices to a power; tasks without an estimate come last.
 
     The power 0 is SRTF, 1 is SRSF (Gu et al., "Tiresias", NSDI 2019, section 3.1). Needs ``expected``.
     """
 
     def __init__(self, power: float = 1.0) -> None:
-        """``power``: of the number of devices."""
+        """``power``: exponent of the number of devices."""
         self.power = power
         self.name = "srtf" if power == 0 else "srsf"
 
@@ -50,14 +50,14 @@ class LeastRemaining:
 
 
 class Area:
-    """Estimated running time times devices, whatever of it is done; tasks of which nothing is estimated come last.
+    """Estimated run time times devices, independent of progress; tasks without an estimate come last.
 
-    The smallest first is Smith's rule on the pool as one machine: the order that a lower bound of the mean
-    completion time is made of. The largest first (LPT) is for the makespan. Needs ``expected``.
+    The smallest first is Smith's rule on the pool as one machine: a lower bound of the mean completion time is
+    based on this order. The largest first (LPT) is for the makespan. Needs ``expected``.
     """
 
     def __init__(self, name: str, *, largest: bool) -> None:
-        """``largest``: first."""
+        """``largest``: the largest area first, instead of the smallest."""
         self.name = name
         self._sign = -1.0 if largest else 1.0
 
@@ -76,11 +76,11 @@ def srtf() -> LeastRemaining:
 
 
 def srsf(power: str = "1") -> LeastRemaining:
-    """The smallest remaining service first; raises ``ConfigError`` for a power that is no number."""
+    """The smallest remaining service first; raises ``ConfigError`` for an invalid power."""
     try:
         return LeastRemaining(float(power))
     except ValueError:
-        raise ConfigError("ordering srsf", f"the power of the devices is a number, not {power!r}") from None
+        raise ConfigError("ordering srsf", f"the power of the devices must be a number, not {power!r}") from None
 
 
 def smallest_service() -> Area:

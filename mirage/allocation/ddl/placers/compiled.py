@@ -37,14 +37,14 @@ CODES = {
 }
 AHEAD = (layout.FRAGMENTS, layout.FORESIGHT)
 MEMO = 1 << 16
-"""Ratings remembered by the placement policies that look ahead: 1 MiB."""
+"""Number of ratings cached by the look-ahead placement policies: 1 MiB."""
 
 
 class CompiledPlacer:
     """A placement policy of the kernel, by name."""
 
     def __init__(self, name: str, *, patient: bool = False) -> None:
-        """``name``: one of ``CODES``; ``patient``: as ``placers.patience`` says."""
+        """``name``: one of ``CODES``; ``patient``: as in ``placers.patience``."""
         self.name = f"patient:{name}" if patient else name
         self.code = CODES[name]
         self._patient = patient
@@ -80,11 +80,11 @@ class CompiledPlacer:
         return placements(placed, place_in_order(site, _room(view), draft, order, strict, self.code, placed))
 
     def site(self, site: Site) -> Site:
-        """What this placement policy reads of it."""
+        """The tables that this placement policy reads."""
         return confined(site) if self._patient else site
 
     def _tables(self, view: PoolView) -> tuple[Site, Draft]:
-        """The tables of the view's tasks and pool, made once for each."""
+        """The tables of the view's tasks and pool, built once for each."""
         if self._known is None or self._known[0] is not view.tasks or self._known[1] is not view.pool:
             site = self.site(encode_site(view.tasks, view.pool))
             self._known = (view.tasks, view.pool, site, self.draft(site))
@@ -110,27 +110,27 @@ def best_fit() -> CompiledPlacer:
 
 
 def best_fit_all() -> CompiledPlacer:
-    """The node on which the least of devices and CPUs together is free."""
+    """The node with the least free devices and CPUs together."""
     return CompiledPlacer("best-fit-all")
 
 
 def load_balance() -> CompiledPlacer:
-    """The node of which the largest part is free."""
+    """The node with the largest free part."""
     return CompiledPlacer("load-balance")
 
 
 def consolidate() -> CompiledPlacer:
-    """On the fewest nodes, there on the fewest islands; several nodes below one switch where they can be."""
+    """On the fewest nodes and islands; several nodes below one switch if possible."""
     return CompiledPlacer("consolidate")
 
 
 def at_random() -> CompiledPlacer:
-    """Any node with room: the same for the same task each time, so that runs can be repeated."""
+    """A random node with room, the same for the same task each time, so that runs can be repeated."""
     return CompiledPlacer("random")
 
 
 def dot_product() -> CompiledPlacer:
-    """The node whose free vector has the smallest product with what the task needs."""
+    """The node whose free vector has the smallest product with the needs of the task."""
     return CompiledPlacer("dot-product")
 
 
@@ -140,22 +140,22 @@ def pack() -> CompiledPlacer:
 
 
 def fgd() -> CompiledPlacer:
-    """Where the fragments expected grow least (Weng et al., ATC'23)."""
+    """Where the expected fragments grow least (Weng et al., ATC'23)."""
     return CompiledPlacer("fgd")
 
 
 def foresight() -> CompiledPlacer:
-    """As ``fgd``, but seeing what is left of shared devices, and CPUs that go out before devices."""
+    """As ``fgd``, but with regard to the rest of shared devices, and to CPUs that run out before devices."""
     return CompiledPlacer("foresight")
 
 
 def _room(view: PoolView) -> Room:
-    """A copy of what is free, to be taken from."""
+    """A copy of the free resources, to be changed."""
     return Room(view.free.copy(), view.free_cpus.copy(), view.free_memory_mb.copy())
 
 
 def new_placed(site: Site, order: NDArray[np.int32]) -> Placed:
-    """Space for placing all of ``order``."""
+    """Working memory for placing all of ``order``."""
     devices = site.needs["devices"][order]
     parts = np.minimum(np.maximum(devices, 1), len(site.nodes))
     return Placed(
@@ -168,7 +168,7 @@ def new_placed(site: Site, order: NDArray[np.int32]) -> Placed:
 
 
 def placements(placed: Placed, count: int) -> tuple[Placement, ...]:
-    """The first ``count`` of what was placed."""
+    """The first ``count`` placements."""
     return tuple(
         Placement(
             task=int(placed.tasks[i]),

@@ -1,4 +1,4 @@
-"""Tasks confined to as few nodes as they need: those on which each would be, were the pool empty."""
+"""Confine tasks to as few nodes as each would need in the empty pool."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 
 
 def fewest_nodes(site: Site) -> np.ndarray:
-    """[T] On how few nodes of the empty pool each task fits; 0 for one that never does."""
+    """[T] Fewest nodes of the empty pool on which each task fits; 0 for one that never fits."""
     nodes = site.nodes
     room = Room(np.ones(len(site.devices)), nodes["cpus"].astype(np.int32), nodes["memory"].astype(np.int64))
     return np.asarray(nodes_alone(site, room, new_draft(site), np.zeros(len(site.needs), dtype=np.int64)))
 
 
 def confined(site: Site) -> Site:
-    """The site with every task that can ever run kept to its fewest nodes."""
+    """The site with every task confined to its fewest nodes."""
     fewest, needs = fewest_nodes(site), site.needs.copy()
     needs["max_nodes"] = np.where(fewest > 0, fewest, needs["max_nodes"])
     return site._replace(needs=needs)
 
 
 class Confined:
-    """Tables of tasks so confined, made once for each table and pool."""
+    """Tables of confined tasks, built once for each table and pool."""
 
     def __init__(self) -> None:
         self._known: tuple[TaskTable, Pool, TaskTable] | None = None

@@ -1,8 +1,9 @@
-"""Placing by interference: where a task's own speed, less what its neighbours lose of theirs, is largest.
+"""Placement by interference: where a task's speed, less the loss of its neighbours, is largest.
 
-That is what the task adds to the sum of all speeds, so what is best for it by this measure is best for the pool as
-things stand. It is spread over no more nodes than it must be: on more it would meet more of those still to come,
-whom nobody sees yet. What is equally good goes to the nodes on which least is free, as best-fit would have it.
+That is what the task adds to the sum of all speeds, so the best place for it by this measure is the best for the
+pool in its present state. The task is spread over no more nodes than necessary: on more nodes it would meet more
+of the tasks still to come, which are unknown. Equally good nodes are chosen by the least free room, as in
+best-fit.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ Nodes = tuple[int, ...]
 
 
 class _Response(NamedTuple):
-    """Nodes that a task might take, and how good they are: the smallest is the best."""
+    """Candidate nodes of a task and their scores: the smallest is the best."""
 
     loss: float
-    """What is lost against nothing, rounded so that equals are equal."""
+    """Loss against running alone, rounded so that equal values compare equal."""
     free: float
     nodes: Nodes
     devices: NDArray[np.int32]
@@ -43,8 +44,8 @@ class _Response(NamedTuple):
 class BestResponse:
     """The interference-aware placement policy.
 
-    It finds the best node; where several are needed, as few as will do, of which none can be exchanged for the
-    better. On a node a task gets the devices on which it is fastest.
+    It finds the best node or, where several are needed, the fewest nodes, none of which can be exchanged for a
+    better one. On a node a task gets the devices on which it is fastest.
     """
 
     name = "interference"
@@ -69,14 +70,14 @@ class BestResponse:
 
 
 def _needs(view: PoolView, task: int) -> tuple[float, ...]:
-    """All that it depends on whether a task fits."""
+    """Everything that decides whether a task fits."""
     tasks = view.tasks
     columns = (tasks.devices, tasks.share, tasks.kinds, tasks.max_nodes, tasks.cpus, tasks.memory_mb)
     return tuple(column[task].item() for column in columns)
 
 
 class _Search:
-    """The best nodes for one task as things stand."""
+    """The best nodes for one task in the present state."""
 
     def __init__(self, vacancy: Vacancy, neighbours: Neighbours, task: int) -> None:
         self._view, self._vacancy, self._neighbours, self._task = vacancy.view, vacancy, neighbours, task
@@ -90,7 +91,7 @@ class _Search:
         self._room = self._room_on(count)
 
     def best(self) -> Placement | None:
-        """Where the task goes; ``None`` if it fits nowhere."""
+        """Place of the task; ``None`` if it fits nowhere."""
         starts = [(int(node),) for node in np.flatnonzero(self._room >= max(self._of, 1))] or self._roomiest()
         if not starts:
             return None
@@ -98,7 +99,7 @@ class _Search:
         return Placement(self._task, found.devices, np.array(found.nodes, dtype=np.int32))
 
     def _room_on(self, count: int) -> NDArray[np.int64]:
-        """[N] How many of the task's devices each node has room for; 1 where one without devices can be."""
+        """[N] Number of the task's devices for which each node has room; 1 if a task without devices fits."""
         tasks, task, of = self._view.tasks, self._task, max(self._of, 1)
         devices = np.bincount(self._view.pool.device_node, self._suits, minlength=count).astype(np.int64)
         room = np.minimum(devices, of) if self._of else np.ones(count, dtype=np.int64)
@@ -108,13 +109,13 @@ class _Search:
         return room
 
     def _roomiest(self) -> list[Nodes]:
-        """The fewest nodes with room for all of it; none if there are none."""
+        """The fewest nodes with room for all of it; empty if it does not fit."""
         order = np.argsort(-self._room, kind="stable")[: self._most]
         count = int(np.searchsorted(np.cumsum(self._room[order]), max(self._of, 1))) + 1
         return [tuple(sorted(order[:count].tolist()))] if count <= len(order) else []
 
     def _improve(self, found: _Response) -> _Response:
-        """Exchange nodes while that is for the better."""
+        """Exchange nodes while that improves the score."""
         while True:
             better = min(map(self._respond, self._beside(found.nodes)), key=lambda one: one.rank, default=found)
             if better.rank >= found.rank:
@@ -122,7 +123,7 @@ class _Search:
             found = better
 
     def _beside(self, nodes: Nodes) -> Iterator[Nodes]:
-        """What differs in one node and has room for all of the task."""
+        """Sets of nodes that differ in one node and have room for all of the task."""
         others = [int(node) for node in np.flatnonzero(self._room) if int(node) not in nodes]
         for i, other in itertools.product(range(len(nodes)) if len(nodes) > 1 else (), others):
             some = tuple(sorted((*nodes[:i], *nodes[i + 1 :], other)))
@@ -147,7 +148,7 @@ class _Search:
         return np.sort(np.concatenate(chosen)).astype(np.int32)
 
     def _fastest(self, node: int, count: int, spread: int) -> NDArray[np.int64]:
-        """Devices of the node on which the task is fastest, the fullest of equals."""
+        """Devices of the node on which the task is fastest; of equals, those with the least room."""
         pool = self._view.pool
         devices = np.flatnonzero(self._suits & (pool.device_node == node))
         speed = self._view.speeds.alone[self._neighbours.rows(self._task, spread)][pool.device_kind[devices]]

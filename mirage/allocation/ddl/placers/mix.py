@@ -1,6 +1,6 @@
-"""The usual tasks here, and the worth of a part of a device to them: for placement policies that look ahead.
+"""The usual tasks of a site, and their value of a part of a device: for look-ahead placement policies.
 
-The usual tasks are those of the table, all of it: an operator's record, or the file of what is to be run.
+The usual tasks are all tasks of the table: an operator's record, or the task file.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from mirage.allocation.ddl.kernel.layout import Site
 
 POPULAR = 0.95
-"""The part of the tasks whose types are counted, the most frequent first: as in the scheduler of Weng et al."""
+"""The part of the tasks whose types are counted, the most frequent first, as in the scheduler of Weng et al."""
 
 
 def usual_mix(site: Site, *, priced: bool) -> Mix:
-    """The mix of the site's tasks; ``priced``: with what parts of devices are worth."""
+    """The mix of the site's tasks; ``priced``: with the values of parts of devices."""
     if not len(site.needs):
         return NO_MIX
     worth, prices = np.zeros(GRID + 1), np.zeros(likenesses(site))
@@ -34,7 +34,7 @@ def usual_mix(site: Site, *, priced: bool) -> Mix:
 
 
 def usual_types(site: Site) -> np.ndarray:
-    """The most frequent needs of CPUs and devices, weights adding up to 1."""
+    """The most frequent needs of CPUs and devices, with weights that add up to 1."""
     plain = np.stack([site.needs[name].view(np.int64) for name in ("cpus", "share", "devices", "kinds")], axis=1)
     _, first, counts = np.unique(plain, axis=0, return_index=True, return_counts=True)
     order = np.argsort(-counts, kind="stable")
@@ -57,7 +57,7 @@ def _rates(site: Site) -> np.ndarray:
 
 
 def _prices(site: Site) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The worth of every part of a device, and the price of the share of each likeness of task."""
+    """The value of every part of a device, and the price of the share of each row of needs."""
     needs = site.needs
     shared = (needs["devices"] == 1) & (needs["share"] < 1.0)
     parts = np.ceil(needs["share"] * GRID - 1e-6).astype(np.int64)
@@ -69,10 +69,10 @@ def _prices(site: Site) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 def cutting_prices(sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Of each size, the part of a device that one more piece costs where all are cut from as few as possible.
+    """For each size, the part of a device that one more share costs if all are cut from the fewest devices.
 
-    The dual prices of Gilmore and Gomory's linear programme of the cutting-stock problem, its patterns found one
-    after the other: no pattern of pieces is worth more than the device of which it is cut.
+    The dual prices of Gilmore and Gomory's linear programme of the cutting-stock problem. Its patterns are found
+    one after the other: no pattern of shares is worth more than the device from which it is cut.
     """
     if not len(sizes):
         return np.zeros(0)
@@ -90,7 +90,7 @@ def cutting_prices(sizes: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArr
 def best_cut(
     sizes: NDArray[np.int64], prices: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """The best that pieces cut of each length can fetch, and the last piece of such a cut; -1: none ends there."""
+    """The best value of shares cut from each length, and the last share of such a cut; -1: no cut ends there."""
     worth, last = np.zeros(GRID + 1), np.full(GRID + 1, -1)
     for length in range(1, GRID + 1):
         worth[length] = worth[length - 1]
@@ -103,7 +103,7 @@ def best_cut(
 
 
 def _pattern(sizes: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many of each size the best cut of a whole device has."""
+    """Number of shares of each size in the best cut of a whole device."""
     pattern, length = np.zeros(len(sizes), dtype=np.int64), GRID
     while length > 0:
         if last[length] < 0:

@@ -1,5 +1,5 @@
-"""Who runs next to whom and how fast, by the table of speeds: for placement policies that weigh what
-neighbours lose."""
+"""Neighbours of tasks and their speeds, from the table of speeds: for placement policies that consider the loss of
+neighbours."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class Neighbours:
-    """The tasks on each node, to which more can be added."""
+    """The tasks on each node; more can be added."""
 
     def __init__(self, view: PoolView, without: Iterable[int]) -> None:
-        """Those that run, except ``without``."""
+        """The running tasks, except ``without``."""
         self._view = view
         self._on: list[list[int]] = [[] for _ in view.pool.node_names]
         self._row = np.zeros(len(view.tasks), dtype=np.int64)
@@ -31,7 +31,7 @@ class Neighbours:
                 self._enter(task, devices, self._nodes(task, devices))
 
     def gain(self, task: int, devices: NDArray[np.int32], nodes: Sequence[int]) -> float:
-        """The speed that the task would have there, less all that its neighbours would lose of theirs."""
+        """The speed that the task would have there, less the loss of all its neighbours."""
         row, together = self.row(task, devices, len(nodes)), self._view.speeds.together
         beside = self._beside(nodes)
         rows = self._row[beside]
@@ -39,17 +39,17 @@ class Neighbours:
         return float(own - (self._speed[beside] * (1.0 - together[rows, row])).sum())
 
     def add(self, placement: Placement) -> None:
-        """One more is placed."""
+        """Add a placed task."""
         self._enter(placement.task, placement.devices, placement.nodes.tolist())
 
     def row(self, task: int, devices: NDArray[np.int32], nodes: int) -> int:
-        """The task's row in the table of speeds: over kinds that differ, the slowest."""
+        """The task's row in the table of speeds: over different kinds, the slowest."""
         kinds = np.unique(self._view.pool.device_kind[devices]) if len(devices) else np.zeros(1, dtype=np.int32)
         rows = self.rows(task, nodes)[kinds]
         return int(rows[np.argmin(self._view.speeds.alone[rows])])
 
     def rows(self, task: int, nodes: int) -> NDArray[np.int32]:
-        """[K] The task's rows where it is spread over so many nodes."""
+        """[K] The task's rows where it is spread over this number of nodes."""
         known = self._view.speeds.row
         return known[task, :, min(nodes, known.shape[2]) - 1]
 

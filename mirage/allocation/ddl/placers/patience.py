@@ -1,9 +1,8 @@
-"""Timeout: a task that could be on fewer nodes waits for them, rather than being spread over more.
+"""Patience: a task that could run on fewer nodes waits for them instead of being spread over more.
 
-``patient:PLACER`` places as PLACEMENT POLICY does, every task on as few nodes as it needs in the empty pool.
-None waits for
-ever, where such nodes are down: while nothing runs and nothing can be placed in this way, the first that fits at
-all is placed as PLACEMENT POLICY would have it.
+``patient:NAME`` places as the placement policy NAME does, every task on as few nodes as it needs in the empty
+pool. Tasks do not wait indefinitely if such nodes are down: while nothing runs and nothing can be placed in this
+way, the first task that fits at all is placed as NAME would place it.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Patient:
-    """A placement policy that is not compiled, told to be patient."""
+    """A placement policy that is not compiled, with patience."""
 
     def __init__(self, inner: Placer) -> None:
         self.name = f"patient:{inner.name}"
@@ -42,6 +41,6 @@ class Patient:
 
 
 def patient(name: str) -> Placer:
-    """The placement policy ``name``, patient. Raises ``UnknownPolicy`` for one that there is not."""
+    """The placement policy ``name`` with patience. Raises ``UnknownPolicy`` for an unknown name."""
     inner = registry.placer(name)
     return CompiledPlacer(inner.name, patient=True) if isinstance(inner, CompiledPlacer) else Patient(inner)

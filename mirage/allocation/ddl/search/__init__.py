@@ -1,1 +1,1 @@
-"""Orders that are searched for: whole plans tried on a coarse pool, the best of them followed."""
+"""Search for an order: whole plans are tried on a coarse pool, and the best is followed."""

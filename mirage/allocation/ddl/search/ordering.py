@@ -1,4 +1,4 @@
-"""An ordering that follows the best plan it has found for the tasks known so far."""
+"""Ordering policy that follows the best plan found for the tasks known so far."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class Searched:
-    """Plans that are searched for, again whenever tasks come of which the plan does not know.
+    """Searches for a plan, again whenever tasks arrive that the plan does not contain.
 
-    A plan is an order in which nobody passes anybody: it is meant for rules that are ``strict``. Where tasks may
-    pass, a long one slips in before several that the plan would have started together.
+    In a plan no task passes another, so it fits rules that are ``strict``. Where tasks may pass, a long one may
+    start before several that the plan would have started together.
     """
 
     name = "searched"
@@ -32,7 +32,7 @@ class Searched:
     def __init__(
         self, goal: str = "jct", effort: Effort | None = None, seed: int = 0, *, patient: bool = False
     ) -> None:
-        """``goal``: one of ``GOALS``, to be as small as can be. ``patient``: for placement policies that are."""
+        """``goal``: one of ``GOALS``, to be minimised. ``patient``: for placement policies with patience."""
         self._goal, self._effort = GOALS[goal], effort or Effort()
         self._rng = np.random.default_rng(seed)
         self._tasks: TaskTable | None = None
@@ -40,10 +40,10 @@ class Searched:
         self._confined = Confined() if patient else None
 
     def static_scores(self, tasks: TaskTable) -> None:
-        """None: it takes a pool to know."""
+        """None: scores need the state of a pool."""
 
     def score(self, view: PoolView) -> NDArray[np.float64]:
-        """See ``ports.Ordering``: places in the plan; tasks that could never run on these nodes come last."""
+        """See ``ports.Ordering``: positions in the plan; tasks that can never run on these nodes come last."""
         if self._tasks is not view.tasks:
             self._tasks, self._rank = view.tasks, np.full(len(view.tasks), np.nan)
         if np.isnan(self._rank[view.pending]).any():
@@ -63,7 +63,7 @@ class Searched:
         self._rank[running] = -1
 
     def _standing(self, view: PoolView, scene: Scene) -> tuple[NDArray[np.int64], ...]:
-        """The plan so far, with those that have come put before the first that needs more device-time."""
+        """The plan so far; new tasks go before the first task that needs more device-time."""
         rank = self._rank[scene.waiting]
         planned = ~np.isnan(rank)
         if not planned.any():
@@ -79,28 +79,28 @@ class Searched:
 
 
 def searched(options: str = "") -> Searched:
-    """From what a user writes: ``goal=makespan:tries=200:seconds=9:seed=3:nodes=any``. Raises ``ConfigError``."""
+    """Parse ``goal=makespan:tries=200:seconds=9:seed=3:nodes=any``. Raises ``ConfigError``."""
     given = {"goal": "jct", "tries": "20", "seconds": "inf", "seed": "0", "nodes": "any"}
     read: set[str] = set()
     for option in filter(None, options.split(":")):
         key, _, value = (part.strip() for part in option.partition("="))
         if key not in given:
-            raise ConfigError("ordering searched", f"there is no option {key!r}; there are {', '.join(given)}")
+            raise ConfigError("ordering searched", f"unknown option {key!r} (choose from {', '.join(given)})")
         if key in read:
             raise ConfigError("ordering searched", f"{key} is given twice; name each option once")
         given[key] = value
         read.add(key)
     if given["goal"] not in GOALS:
-        raise ConfigError("ordering searched", f"goal is one of {', '.join(GOALS)}, not {given['goal']!r}")
+        raise ConfigError("ordering searched", f"goal must be one of {', '.join(GOALS)}, not {given['goal']!r}")
     if given["nodes"] not in ("any", "fewest"):
-        raise ConfigError("ordering searched", f"nodes is any or fewest, not {given['nodes']!r}")
+        raise ConfigError("ordering searched", f"nodes must be any or fewest, not {given['nodes']!r}")
     effort = Effort(_whole(given, "tries"), _seconds(given["seconds"]))
     return Searched(given["goal"], effort, _whole(given, "seed"), patient=given["nodes"] == "fewest")
 
 
 def _whole(given: dict[str, str], key: str) -> int:
     if not given[key].isdecimal():
-        raise ConfigError("ordering searched", f"{key} is a whole number, not {given[key]!r}")
+        raise ConfigError("ordering searched", f"{key} must be an integer, not {given[key]!r}")
     return int(given[key])
 
 
@@ -110,5 +110,5 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = float("nan")
     if not seconds > 0:
-        raise ConfigError("ordering searched", f"seconds is a number above 0, not {text!r}")
+        raise ConfigError("ordering searched", f"seconds must be a number above 0, not {text!r}")
     return seconds

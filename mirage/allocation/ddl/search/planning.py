@@ -25,24 +25,24 @@ Int64 = NDArray[np.int64]
 GOALS = {"jct": Goal(1.0, 0.0), "makespan": Goal(0.0, 1.0)}
 
 _BATCH = 200
-"""Moves between two looks at the clock."""
+"""Moves between two checks of the time."""
 _HOT, _COLD = 0.05, 0.0005
-"""Heat at the beginning and in the end, as a share of cost / tasks: about what a move of one task does."""
+"""Heat at the beginning and at the end, as a share of cost / tasks: about the effect of moving one task."""
 _EXPONENTS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5)
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How long a search may take: whatever ends first."""
+    """Bounds of a search: it ends at the first that is reached."""
 
     tries: int = 20
-    """Plans tried for each task that waits."""
+    """Plans tried for each pending task."""
     seconds: float = float("inf")
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a search has found."""
+    """Result of a search."""
 
     order: Int64
     """[P] Rows of the stage."""
@@ -53,7 +53,7 @@ class Plan:
 def search(
     stage: Stage, running: int, goal: Goal, effort: Effort, rng: np.random.Generator, *known: Int64
 ) -> Plan:
-    """A plan for the rows of ``stage`` from ``running`` on; ``known``: plans to begin with, besides plain ones."""
+    """A plan for the rows of ``stage`` from ``running`` on; ``known``: initial plans, besides plain ones."""
     scratch, began = scratch_of(stage), monotonic()
     first = (*known, *_plain(stage, scratch, running))
     begun = [(cost(stage, scratch, goal, order), order) for order in first]
@@ -74,7 +74,7 @@ def _heat(scale: float, progress: float) -> float:
 
 
 def _plain(stage: Stage, scratch: Scratch, running: int) -> Iterator[Int64]:
-    """Orders by length x devices^exponent, up and down; and the largest first as they start if they may pass."""
+    """Orders by length x devices^exponent, up and down; and the order of starts, largest first, with passing."""
     rows = np.arange(running, len(stage.loads))
     length, devices = stage.loads["length"][rows], stage.loads["devices"][rows]
     for exponent in _EXPONENTS:

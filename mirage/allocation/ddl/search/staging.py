@@ -1,8 +1,8 @@
 """A view as the coarse pool that plans are tried on.
 
-Coarse: devices of a node are added up, whatever their kind, islands or shares; CPUs and memory do not count;
-nobody slows his neighbours; run times are as estimated. Where all devices are alike and whole, and nothing else is
-short, it does what the simulated pool does with the best-fit placement policy.
+Coarse: all devices of a node are added up, without kinds, islands and shares; CPUs and memory do not count; there
+is no interference; run times are the estimates. If all devices are equal and whole, and nothing else is scarce, it
+behaves like the simulated pool with the best-fit placement policy.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Int64 = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A stage, and which tasks stand on it."""
+    """A stage and its tasks."""
 
     stage: Stage
     waiting: Int64
@@ -33,7 +33,7 @@ class Scene:
 
 
 def stage_of(view: PoolView, waiting: NDArray[np.int32]) -> Scene:
-    """The pool now, with those of ``waiting`` that need devices and could have them."""
+    """The pool now, with those of ``waiting`` that need devices and could get them."""
     running = np.array([t for t in view.running if view.tasks.devices[t] > 0], dtype=np.int64)
     kinds = _kinds(view)
     capacity = _devices_free(view) + _devices_held(view, running)
@@ -60,7 +60,7 @@ def scratch_of(stage: Stage) -> Scratch:
 
 
 def _kinds(view: PoolView) -> NDArray[np.uint64]:
-    """[N] Which kinds each node has."""
+    """[N] Kinds of each node."""
     kinds = np.zeros(len(view.pool.node_names), dtype=np.uint64)
     np.bitwise_or.at(kinds, view.pool.device_node, np.uint64(1) << view.pool.device_kind.astype(np.uint64))
     return kinds
@@ -72,7 +72,7 @@ def _devices_free(view: PoolView) -> NDArray[np.float64]:
 
 
 def _devices_held(view: PoolView, running: Int64) -> NDArray[np.float64]:
-    """[N] By those that run."""
+    """[N] Devices used by running tasks."""
     held = np.zeros(len(view.pool.node_names))
     for task in running:
         np.add.at(held, view.pool.device_node[_devices_of(view, task)], view.tasks.share[task])
@@ -84,7 +84,7 @@ def _devices_of(view: PoolView, task: int) -> NDArray[np.int32]:
 
 
 def _fits(view: PoolView, task: int, kinds: NDArray[np.uint64], capacity: NDArray[np.float64]) -> bool:
-    """Whether the task would fit if all that runs were gone."""
+    """Whether the task would fit in the empty pool."""
     allowed = np.where(kinds & view.tasks.kinds[task], capacity, 0.0)
     roomiest = np.sort(allowed)[-max(int(view.tasks.max_nodes[task]), 1) :]
     return bool(roomiest.sum() >= view.tasks.devices[task] * view.tasks.share[task] - SLACK)
@@ -102,7 +102,7 @@ def _loads(view: PoolView, rows: Int64) -> NDArray[np.void]:
 
 
 def _speeds(view: PoolView, rows: Int64) -> NDArray[np.float64]:
-    """On as few nodes as it takes, on the kind that suits best."""
+    """On as few nodes as possible, on the most suitable kind."""
     table, tasks = view.speeds, view.tasks
     on_node = max(int(np.bincount(view.pool.device_node).max(initial=1)), 1)
     spread = np.minimum(-(-tasks.devices[rows] // on_node), table.row.shape[2]) - 1
@@ -113,7 +113,7 @@ def _speeds(view: PoolView, rows: Int64) -> NDArray[np.float64]:
 
 
 def _places(view: PoolView, running: Int64, rows: int, most: int) -> tuple[Int64, NDArray[np.float64]]:
-    """Nodes and devices on them of those that run."""
+    """Nodes and devices of the running tasks."""
     found = [
         np.unique(view.pool.device_node[_devices_of(view, task)], return_counts=True) for task in running.tolist()
     ]
