@@ -91,7 +91,7 @@ def test_every_mistake_is_named_at_once_with_its_line(tmp_path: Path) -> None:
     )
     text = "\n".join(found)
     for expected in (
-        "[other] is not known",
+        "unknown table [other]",
         "line 2: task 'a', cpus: Input should be greater than or equal to 0",
         "line 6: task 'a', memory: 'lots': expected memory",
         "line 7: task 'a', colour: unknown key",

@@ -133,7 +133,7 @@ def test_a_wrong_file_is_told_by_line_and_column(tmp_path: Path, text: str, told
     [
         ("p,1,1,2,500,,LS,0,9,0", "pods.csv:2: gpu_milli: 500 of each of 2 GPUs; only one GPU can be shared"),
         ("p,1,1,1,0,,LS,0,9,0", "pods.csv:2: gpu_milli: 0 of each of 1 GPUs"),
-        ("p,1,1,1,1000,A10|G2,LS,0,9,0", "pods.csv:2: gpu_spec: no node has a GPU of 'A10|G2'; there are T4"),
+        ("p,1,1,1,1000,A10|G2,LS,0,9,0", "pods.csv:2: gpu_spec: no node has a GPU of 'A10|G2' (available: T4"),
     ],
 )
 def test_a_pod_that_makes_no_sense_is_refused(tmp_path: Path, row: str, told: str) -> None:
@@ -192,7 +192,7 @@ def test_whatever_is_in_a_file_it_is_read_or_refused(
         ('{"v100": {"(\'m\', 1)": {"null": ' + "9" * 400 + "}}}", "'null' must be a throughput of at least 0"),
         ('{"v100": {"m": {"null": 1}}}', r"the job must be \('MODEL', GPUS\)"),
         ('{"v100": {}, "v100": {}}', "duplicate name 'v100'"),
-        ("{", "t.json:1: no JSON"),
+        ("{", "t.json:1: invalid JSON"),
     ],
 )
 def test_throughputs_that_are_wrong_are_told_by_their_key(tmp_path: Path, document: str, told: str) -> None:

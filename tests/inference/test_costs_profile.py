@@ -119,9 +119,9 @@ def test_what_cannot_be_profiled_says_why(examples: list[Path], tmp_path: Path) 
     broken.write_bytes(b"no network")
     with pytest.raises(CannotProfile, match=r"broken\.onnx"):
         measure(broken, ONE, FEW)
-    with pytest.raises(CannotProfile, match="unit needs a name of its own; twice: cpu1"):
+    with pytest.raises(CannotProfile, match="duplicate unit name: cpu1"):
         profile(examples, [ONE, ONE], FEW, print)
-    with pytest.raises(CannotProfile, match="network needs a name of its own; twice: mlp"):
+    with pytest.raises(CannotProfile, match="duplicate network name: mlp"):
         profile([examples[1], examples[1]], [ONE], FEW, print)
     if "CUDAExecutionProvider" not in onnxruntime.get_available_providers():
         with pytest.raises(CannotProfile, match="no CUDA"):
@@ -196,7 +196,7 @@ def test_a_line_cut_off_by_a_crash_is_pointed_at(tmp_path: Path) -> None:
     (simba,) = tmp_path.glob("simba*")
     lines = simba.read_text().splitlines(keepends=True)
     simba.write_text("".join(lines)[:-20])
-    with pytest.raises(DamagedCosts, match=f"line {len(lines)}: no kept cost"):
+    with pytest.raises(DamagedCosts, match=f"line {len(lines)}: invalid stored cost"):
         build([network("dlrm")], [array("simba")], tmp_path, print)
 
 

@@ -81,14 +81,14 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
         parse_table("t.csv", lines)
     assert str(caught.value).splitlines()[1:] == [
         "  line 2: seconds must be finite and not negative: -1",
-        "  line 3: 8 fields, needs 9",
-        "  line 4: compute_seconds 2 are more than seconds 1",
-        "  line 5: m, b, x is there already, in line 4",
-        "  line 6: seconds 4 are not cycles / clock_hz, 5",
-        "  line 7: seconds is no number: 'one'",
+        "  line 3: 8 fields, expected 9",
+        "  line 4: compute_seconds 2 exceed seconds 1",
+        "  line 5: m, b, x is also in line 4",
+        "  line 6: seconds 4 differ from cycles / clock_hz, 5",
+        "  line 7: seconds is not a number: 'one'",
         "  line 7: dram_bytes must be finite and not negative: nan",
         "  line 8: model is empty",
-        "  line 11: cycles and clock_hz go together",
+        "  line 11: cycles and clock_hz must be given together",
         "  line 11: joules is empty",
         "  m, a: no line for y (empty figures: cannot run it)",
         "  m, b: no line for y (empty figures: cannot run it)",
@@ -96,7 +96,7 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
     ]
 
 
-@pytest.mark.parametrize(("lines", "complaint"), [([], "line 1: must be model"), ([HEADER], "no lines")])
+@pytest.mark.parametrize(("lines", "complaint"), [([], "line 1: expected model"), ([HEADER], "no lines")])
 def test_empty_files(lines: list[str], complaint: str) -> None:
     with pytest.raises(CostTableError, match=complaint):
         parse_table("t", lines)
@@ -144,7 +144,7 @@ def test_a_table_changed_behind_its_manifest_is_refused(tmp_path: Path) -> None:
 
 
 def test_unreadable_files(tmp_path: Path) -> None:
-    with pytest.raises(UnknownCostTable, match=r"Mirage's own are: .*edge"):
+    with pytest.raises(UnknownCostTable, match=r"the built-in tables are: .*edge"):
         cost_table("cloud")
     (tmp_path / "t.csv").write_bytes(b"\xff\xfe")
     with pytest.raises(CostTableError, match="cannot be read"):
@@ -165,7 +165,7 @@ def test_tables_that_disagree_do_not_merge() -> None:
     one = table(("m",), (2,), ("x",))
     with pytest.raises(CannotMerge, match="m on x is in two"):
         merge_tables([one, one])
-    with pytest.raises(CannotMerge, match="different pieces"):
+    with pytest.raises(CannotMerge, match="different segments"):
         merge_tables([one, table(("m",), (3,), ("y",))])
     with pytest.raises(CannotMerge, match="different hardware"):
         merge_manifests([manifest("x"), manifest("x", clock=1e9)])

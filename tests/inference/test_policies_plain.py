@@ -296,7 +296,7 @@ def test_seeds_matter_to_random_alone() -> None:
     ("name", "said"),
     [
         ("edf:latelast", "late-last, spare, wait"),
-        ("herald:wait", "herald: there is no option 'wait'"),
+        ("herald:wait", "herald: unknown option 'wait'"),
         ("random:x", "whole number"),
         ("prima", "prema"),
     ],

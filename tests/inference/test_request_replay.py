@@ -60,7 +60,7 @@ def test_all_see_the_same_requests_and_the_table_says_what_came_of_them(scenario
     assert lines(compared, scenario)[1].cells[0].mean == f"{100 * by_hand:.1f}"
     text = markdown(compared)
     assert "2 seeds of some" in text
-    assert "70 % of what they can do" in text
+    assert "70 % of their capacity" in text
     assert text.count("\n| ") == 4
     found = document(compared)["scenarios"][0]
     assert found["tenants"] == ["eyes", "ears"]
@@ -160,9 +160,9 @@ def test_the_command_writes_everything(scenario: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
-        ({"policies": ("edf", "edf")}, "there must be at least one, and none twice"),
-        ({"seeds": ()}, "seeds: there must be"),
-        ({"policies": ("best",)}, "there is no policy 'best'; there are: "),
+        ({"policies": ("edf", "edf")}, "expected at least one, without duplicates"),
+        ({"seeds": ()}, "seeds: expected at least"),
+        ({"policies": ("best",)}, "unknown policy 'best' (choose from "),
         ({"scenarios": ("nowhere.toml",)}, "cannot be read"),
     ],
 )

@@ -24,5 +24,5 @@ def test_the_bench_asks_the_gateway_and_the_front(monkeypatch: pytest.MonkeyPatc
 
 def test_what_does_not_start_is_told_with_its_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "_CONFIG", serving._CONFIG.replace('"edf"', '"nothing"'))
-    with pytest.raises(serving.NotReady, match="there is no policy 'nothing'"):
+    with pytest.raises(serving.NotReady, match="unknown policy 'nothing'"):
         serving.measure_serving(lambda step: None)

@@ -85,7 +85,7 @@ def test_files_without_end_are_refused(tmp_path: Path) -> None:
 
 def test_all_mistakes_are_named_at_once(tmp_path: Path) -> None:
     said = mistakes(tmp_path, WHOLE.replace('name = "m"', 'name = "/"') + "rate = -1.0\n[queue]\nmost = 0\n")
-    assert "3 mistakes" in said
+    assert "3 errors" in said
     for key in ("queue.most", "model.1.name", "tenant.1.rate"):
         assert key in said
 
@@ -124,7 +124,7 @@ def test_units_stand_on_devices_of_their_kind_each_on_its_own(tmp_path: Path) ->
         ("any", "n2", ("gpu:k80", 0)),
         ("host", "n1", None),
     ]
-    with pytest.raises(ConfigError, match=re.escape("unit 'any'") + ".*there are 0 left"):
+    with pytest.raises(ConfigError, match=re.escape("unit 'any'") + ".*0 are left"):
         seats_of(plan, nodes[:1], "n1")
 
 
@@ -173,7 +173,7 @@ def test_a_quota_fills_again_at_its_rate(tmp_path: Path) -> None:
     assert results == [True, True, True, "1", True]
     quota.enter(10.0)
     quota.enter(10.0)
-    with pytest.raises(Refusal, match="over its 2"):
+    with pytest.raises(Refusal, match="exceeds 2"):
         quota.enter(10.0)
     quota.enter(20.0)
     with pytest.raises(Refusal, match="its maximum"):

@@ -47,7 +47,7 @@ def test_a_large_frame_crosses_a_socket() -> None:
         (struct.pack("<IQ", 1 << 30, 0), "too long"),
         (struct.pack("<IQ", 2, 1 << 20), "too long"),
         (struct.pack("<IQ", 2, 0) + b"[]", "not a JSON object"),
-        (struct.pack("<IQ", 1, 0) + b"{", "no JSON"),
+        (struct.pack("<IQ", 1, 0) + b"{", "invalid JSON"),
         (b"GET / HTTP/1.1\r\n\r\n", "too long"),
     ],
 )

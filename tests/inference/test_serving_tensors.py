@@ -88,12 +88,12 @@ def test_whatever_comes_is_a_request_or_refused_as_the_senders_fault(body: bytes
 @pytest.mark.parametrize(
     ("datatype", "data", "why"),
     [
-        ("INT8", [128], "beyond INT8"),
-        ("UINT8", [-1], "beyond UINT8"),
+        ("INT8", [128], "out of the range of INT8"),
+        ("UINT8", [-1], "out of the range of UINT8"),
         ("INT32", [1.5], "does not hold numbers of datatype INT32"),
-        ("INT64", [2**63], "beyond INT64"),
-        ("INT64", [2**80], "beyond INT64"),
-        ("FP16", [70_000.0], "beyond FP16"),
+        ("INT64", [2**63], "out of the range of INT64"),
+        ("INT64", [2**80], "out of the range of INT64"),
+        ("FP16", [70_000.0], "out of the range of FP16"),
         ("FP32", [True], "does not hold numbers"),
         ("FP32", [True, False, 1, 2], "does not hold numbers"),
         ("FP64", [[1.5, 2], [3, True]], "does not hold numbers"),
@@ -130,7 +130,7 @@ def test_whole_numbers_of_64_bits_are_read_exactly() -> None:
     read = from_json({"name": "x", "datatype": "UINT64", "shape": [3], "data": values})
     assert read.array().tolist() == values
     for wrong in ([0, 2**64], [-1, 2**63]):
-        with pytest.raises(Refusal, match="beyond UINT64"):
+        with pytest.raises(Refusal, match="out of the range of UINT64"):
             from_json({"name": "x", "datatype": "UINT64", "shape": [2], "data": wrong})
     with pytest.raises(Refusal, match="does not hold numbers"):
         from_json({"name": "x", "datatype": "UINT64", "shape": [2], "data": [0.5, 2**63]})
@@ -143,7 +143,7 @@ def test_whole_numbers_of_64_bits_are_read_exactly() -> None:
         ({"shape": [10**4_000] * 500}, "integers from 0 to"),
         ({"shape": [2**40] * 32}, "more than 1099511627776 elements"),
         ({"shape": [2**40, 2**40, 0], "data": []}, "more than 1099511627776 elements"),
-        ({"shape": [1] * 33}, "at most 32 of them"),
+        ({"shape": [1] * 33}, "a list of at most 32"),
         ({"shape": [True]}, "integers from 0 to"),
         ({"name": "x" * 257}, "a name of at most 256"),
         ({"name": 7}, "a name of at most 256"),
@@ -152,7 +152,7 @@ def test_whole_numbers_of_64_bits_are_read_exactly() -> None:
         ({"data": [1, [1]]}, "differ in length"),
         ({"data": [[1], [1, 2]]}, "differ in length"),
         ({"data": json.loads("[" * 40 + "1" + "]" * 40)}, "nested more than 32 deep"),
-        ({"datatype": "FP64", "data": [2**1024]}, "beyond FP64"),
+        ({"datatype": "FP64", "data": [2**1024]}, "out of the range of FP64"),
         ({"parameters": {"binary_data_size": 10**4_000}}, "expected a number of bytes"),
         ({"parameters": []}, "expected an object"),
     ],

@@ -1,1 +1,1 @@
-"""Requests of several tenants, answered on units of several kinds that share memory bandwidth."""
+"""Inference requests of several tenants, answered on units of several kinds that share memory bandwidth."""

@@ -1,7 +1,7 @@
-"""How many deadlines can be kept at all: a bound that no policy exceeds, not even one that knows what will come.
+"""Upper bound on the number of kept deadlines, which no policy exceeds, even with knowledge of the future.
 
-Time is cut into slots. For each request y says how much of it is answered in time, from 0 to 1; x[k, s] are the
-seconds that units of kind k spend on it in slot s, w[s] the bytes that it moves there. A linear programme:
+Time is cut into slots. For each request, y is the part of it that is answered in time, from 0 to 1; x[k, s] are
+the seconds that units of kind k spend on it in slot s, w[s] the bytes that it moves there. A linear programme:
 
     the most sum y such that
     of each request   sum_k x[k, s] <= y x (seconds of slot s between its arrival and its deadline)
@@ -9,16 +9,16 @@ seconds that units of kind k spend on it in slot s, w[s] the bytes that it moves
     of all together   sum x[k, s] <= (units of kind k) x (seconds of slot s)
                       sum w[s] <= bandwidth x (seconds of slot s)
 
-Whatever a policy does, these lines hold for what it did: y is 1 for those that it answered in time, x and w the
-seconds and bytes that it spent on them, and all is 0 for the others. For a request is on one unit at a time, a
-unit works on one request at a time, and by either rule of sharing no more is given than the bandwidth. A piece
-takes its unit for at least its seconds alone, and moves its bytes: so, a second on kind k at price[k] and a byte
-at price', a request costs at least ``work``, the sum over its pieces of what each costs where that is cheapest. As
-a policy keeps a whole number of requests, it keeps no more than the solution rounded down.
+These lines hold for any policy: y is 1 for the requests that it answered in time, x and w are the seconds and
+bytes that it spent on them, and all is 0 for the others. A request is on one unit at a time, a unit works on one
+request at a time, and by either rule of sharing no more than the bandwidth is used. A segment takes its unit for
+at least its seconds alone, and moves its bytes. So, with a second on kind k at price[k] and a byte at price', a
+request costs at least ``work``: the sum over its segments of the cost of each where that is cheapest. A policy
+keeps an integer number of requests, so it keeps no more than the solution rounded down.
 
-What is left out makes the bound larger than it need be, and never too small: the order of a request's pieces,
-that they are not interrupted, that y is 0 or 1, all prices but a few, what happens within a slot, that deciding
-takes time, and that the requests of one block, for which a programme is solved, are in the way of another's.
+What is left out makes the bound larger than necessary, and never too small: the order of a request's segments,
+that they are not interrupted, that y is 0 or 1, all prices but a few, the course within a slot, the time of
+decisions, and that the requests of one block, for which a programme is solved, use units that another block needs.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ if TYPE_CHECKING:
 Int64 = NDArray[np.int64]
 
 _FEWEST, _MOST = 300, 600
-"""Requests of a block: the time of a solution grows faster than their number."""
+"""Requests of a block: the solution time grows faster than their number."""
 _TILTS = (0.25, 0.6, 1.6, 4.0)
 """Of the price of one kind, from where all kinds are as dear for the model."""
 _BYTES = (0.0, 0.5, 2.0)
 """Prices of a model's bytes, next to those of its seconds."""
 _LONGEST = 500
-"""Slots. Who is allowed more time is taken to be kept, at no cost to others."""
+"""Slots. Requests with more time count as kept, at no cost to others."""
 _TOLERANCE = 1e-4
-"""Requests of a block by which a solution may be wrong: far more than the solver allows itself."""
+"""Tolerated error of a solution, in requests of a block: far above the solver's tolerance."""
 
 
 class Unbounded(MirageError):
@@ -59,39 +59,39 @@ class Unbounded(MirageError):
 
 @dataclass(frozen=True, slots=True)
 class _Means:
-    """What requests take of each means (J): a second of units of each kind, and one of all the bandwidth."""
+    """Use of each resource by requests (J): a second of units of each kind, and one of all the bandwidth."""
 
     limits: Float64
-    """[J] How many there are of each in a second: units, and 1."""
+    """[J] Amount of each resource per second: number of units, and 1."""
     kinds: int
-    """So many of the means are units."""
+    """Number of resources that are units."""
     price: Float64
-    """[M, N, J] By model and way to price."""
+    """[M, N, J] Prices by model and kind of pricing."""
     work: Float64
-    """[M, N] What a request costs at least."""
+    """[M, N] Least cost of a request."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Windows:
-    """The slots (P) in which requests (R) of a block can be worked on; a request's stand together."""
+    """The slots (P) in which requests (R) of a block can run; those of a request are contiguous."""
 
     model: Int32
-    """[R]"""
+    """[R] Index of the request."""
     request: Int64
-    """[P] Row."""
+    """[P] Row of the request."""
     slot: Int64
-    """[P] From 0."""
+    """[P] Slot, from 0."""
     seconds: Float64
-    """[P] Of the slot, between arrival and deadline."""
+    """[P] Seconds of the slot between arrival and deadline."""
     length: float
     """Seconds of a whole slot."""
 
 
 def most_kept(requests: RequestTable, system: UnitSystem, costs: CostTable, slot: float | None = None) -> int:
-    """The most requests that are answered before their deadlines, whoever decides.
+    """Upper bound on the requests answered before their deadlines, for any policy.
 
-    ``slot``: seconds; shorter ones bound more tightly and take longer. None: half of what the median request is
-    allowed. Raises ``Unbounded``.
+    ``slot``: seconds; shorter slots give a tighter bound and take longer. Default: half of the median time that a
+    request is allowed. Raises ``Unbounded``.
     """
     allowed = requests.deadline - requests.arrival
     bounded = np.isfinite(allowed)
@@ -105,7 +105,7 @@ def most_kept(requests: RequestTable, system: UnitSystem, costs: CostTable, slot
 
 
 def _blocks(requests: RequestTable, urgent: Int64) -> list[Int64]:
-    """Parted between arrivals where as few as can be of those before can still be worked on."""
+    """Blocks, split between arrivals where the fewest earlier requests can still run."""
     arrival, deadline = requests.arrival[urgent], requests.deadline[urgent]
     open_at = np.arange(len(urgent)) - np.searchsorted(np.sort(deadline), arrival)
     borders = [0] if len(urgent) else []
@@ -129,7 +129,7 @@ def _windows(requests: RequestTable, rows: Int64, length: float) -> _Windows:
 
 
 def _means(system: UnitSystem, costs: CostTable) -> _Means:
-    """Any prices are valid. By these a model costs about 1, wholly on any kind or by its bytes alone."""
+    """Prices; any are valid. By these a model costs about 1, wholly on any kind or by its bytes alone."""
     kinds, counts = np.unique(system.kind, return_counts=True)
     shared = bool(np.isfinite(system.bandwidth))
     seconds, moved = costs.seconds[:, kinds], costs.dram_bytes[:, kinds] / system.bandwidth
@@ -143,7 +143,7 @@ def _means(system: UnitSystem, costs: CostTable) -> _Means:
 
 
 def _ways(kinds: int, shared: bool) -> tuple[Float64, Float64]:
-    """[N, K] What a model costs wholly on each kind; [N] by its bytes."""
+    """[N, K] Cost of a model wholly on each kind; [N] by its bytes."""
     tilts = np.ones((1 + len(_TILTS) * (kinds - 1), kinds))
     for row in range(1, len(tilts)):
         tilts[row, (row - 1) // len(_TILTS)] = _TILTS[(row - 1) % len(_TILTS)]
@@ -154,7 +154,7 @@ def _ways(kinds: int, shared: bool) -> tuple[Float64, Float64]:
 
 
 def _price(seconds: Float64, moved: Float64, tilts: Float64, parts: Float64) -> tuple[Float64, Float64]:
-    """[N, K + 1] and [N] of one model. A kind that can run none of its pieces is worth nothing to it."""
+    """[N, K + 1] and [N] of one model. A kind that can run none of its segments has value 0."""
     able = ~np.isnan(seconds)
     whole = np.where(able, seconds, 0.0).sum(axis=0)
     least = np.where(able, moved, np.inf).min(axis=1)
@@ -167,7 +167,7 @@ def _price(seconds: Float64, moved: Float64, tilts: Float64, parts: Float64) -> 
 
 
 def _most_of(windows: _Windows, means: _Means) -> int:
-    """Of the requests of one block."""
+    """The bound on the requests of one block."""
     optimize, _ = scipy_modules()
     rows, bounds = _programme(windows, means)
     requests, variables = len(windows.model), rows.shape[1]
@@ -181,9 +181,9 @@ def _most_of(windows: _Windows, means: _Means) -> int:
 
 
 def _programme(windows: _Windows, means: _Means) -> tuple[coo_array, Float64]:
-    """Its lines: rows @ variables <= bounds.
+    """The constraints: rows @ variables <= bounds.
 
-    Variables: y [R]; what is taken of each of the means [J, P], and its sum by request [J, R], in slots.
+    Variables: y [R]; the use of each resource [J, P], and its sum by request [J, R], in slots.
     """
     _, sparse = scipy_modules()
     requests, places, at = len(windows.model), len(windows.slot), np.arange(len(windows.slot))

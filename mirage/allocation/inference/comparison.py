@@ -1,4 +1,4 @@
-"""The figures of compared policies in words and numbers: the columns of every table, Markdown and JSON."""
+"""Figures of compared policies as text and numbers: columns of every table, Markdown and JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mirage.allocation.inference.replay import Compared, Run
 
 BOUND = "no policy exceeds"
-"""In the place of a policy: see ``bound``."""
+"""Row name of the bound; see ``bound``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,21 +25,21 @@ class Column:
 
     heading: str
     key: str
-    """In documents."""
+    """Field name in JSON."""
     meaning: str
     of: Callable[[Run], float]
     scale: float = 1.0
     digits: int = 1
     best: Callable[[Sequence[float]], float] | None = None
-    """Which of several is the best; None: neither more nor less is."""
+    """Chooses the best of several; ``None``: neither larger nor smaller values are better."""
 
     def show(self, value: float) -> str:
-        """A number of the table."""
+        """Format the figure of the table."""
         return show(value, self.scale, self.digits)
 
 
 def _policy_share(run: Run) -> float:
-    """NaN where nothing takes energy."""
+    """Percentage; NaN without any energy."""
     figures = run.figures
     spent = figures.all.joules + figures.idle_joules
     return figures.policy_joules / spent if spent > 0 else math.nan
@@ -57,7 +57,7 @@ COLUMNS = (
     Column(
         "worst tenant, %",
         "worst",
-        "the same share, of the tenant for whom it is the least",
+        "the same share, of the tenant with the smallest",
         lambda run: run.figures.worst,
         scale=100.0,
         best=max,
@@ -65,7 +65,7 @@ COLUMNS = (
     Column(
         "Jain",
         "jain",
-        "Jain's index of these shares over the tenants: 1 where all are treated alike",
+        "Jain's index of these shares over the tenants: 1 where all are equal",
         lambda run: run.figures.jain,
         digits=3,
         best=max,
@@ -89,7 +89,7 @@ COLUMNS = (
     Column(
         "ANTT",
         "antt",
-        "latency over what the model takes alone on the best kind of unit, mean",
+        "latency over the time of the model alone on the best kind of unit, mean",
         lambda run: run.figures.all.antt,
         digits=2,
         best=min,
@@ -97,7 +97,7 @@ COLUMNS = (
     Column(
         "STP",
         "stp",
-        "seconds of work, as it takes alone on the best kind, that are answered in a second",
+        "seconds of work, as alone on the best kind, answered per second",
         lambda run: run.figures.stp,
         digits=2,
         best=max,
@@ -105,7 +105,7 @@ COLUMNS = (
     Column(
         "energy, mJ",
         "joules",
-        "of a request's pieces, mean",
+        "energy of a request's segments, mean",
         lambda run: run.figures.all.joules,
         scale=1e3,
         digits=3,
@@ -114,7 +114,7 @@ COLUMNS = (
     Column(
         "idle, mJ",
         "idle_joules",
-        "of units while they did nothing, for each request",
+        "energy of idle units, per request",
         lambda run: run.figures.idle_joules,
         scale=1e3,
         digits=3,
@@ -122,7 +122,7 @@ COLUMNS = (
     Column(
         "policy, mJ",
         "policy_joules",
-        "of deciding, for each request",
+        "energy of decisions, per request",
         lambda run: run.figures.policy_joules,
         scale=1e3,
         digits=4,
@@ -130,7 +130,7 @@ COLUMNS = (
     Column(
         "policy, %",
         "policy_share",
-        "energy of deciding, of that of pieces and idle units",
+        "energy of decisions, as a share of that of segments and idle units",
         _policy_share,
         scale=100.0,
         digits=2,
@@ -138,14 +138,14 @@ COLUMNS = (
     Column(
         "units busy, %",
         "utilisation",
-        "share of the units' time, until the last answer",
+        "busy share of the units' time, until the last answer",
         lambda run: run.figures.utilisation,
         scale=100.0,
     ),
     Column(
         "bandwidth, %",
         "bandwidth_use",
-        "bytes moved, of those that could have been until the last answer",
+        "bytes moved, as a share of the possible bytes until the last answer",
         lambda run: run.figures.bandwidth_use,
         scale=100.0,
     ),
@@ -153,7 +153,7 @@ COLUMNS = (
 
 
 FOREMOST = ("satisfaction", "worst", "joules", "policy_share")
-"""Keys of the columns that are shown where there is no room for all."""
+"""Keys of the columns of the short table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ class Line:
     policy: str
     cells: tuple[Cell, ...]
     tenants: tuple[Cell, ...]
-    """Their satisfaction, in percent."""
+    """Satisfaction of the tenants, in percent."""
 
 
 def lines(compared: Compared, scenario: str) -> tuple[Line, ...]:
@@ -181,7 +181,7 @@ def lines(compared: Compared, scenario: str) -> tuple[Line, ...]:
 
 
 def tenants(compared: Compared, scenario: str) -> tuple[str, ...]:
-    """Their names."""
+    """Names of the tenants."""
     return tuple(tenant.name for tenant in compared.stage(scenario).scenario.tenants)
 
 
@@ -209,7 +209,7 @@ def _cells(column: Column, runs: dict[str, tuple[Run, ...]]) -> dict[str, Cell]:
 
 
 def bounded_lines(compared: Compared, scenario: str) -> tuple[Line, ...]:
-    """The table, and below it what no policy can exceed, where that was asked for."""
+    """The table and, if requested, the bound that no policy can exceed."""
     bounds, column = compared.bounds_of(scenario), COLUMNS[0]
     table = lines(compared, scenario)
     if not bounds:
@@ -221,7 +221,7 @@ def bounded_lines(compared: Compared, scenario: str) -> tuple[Line, ...]:
 
 
 def markdown(compared: Compared) -> str:
-    """The foremost figures, by policy and scenario; then a table for each scenario, with what it is of."""
+    """The main figures by policy and scenario; then a table for each scenario, with its description."""
     overviews = [_overview(compared, key) for key in FOREMOST] if len(compared.replay.scenarios) > 1 else []
     return "\n".join([*overviews, *(_markdown(compared, scenario) for scenario in compared.replay.scenarios)])
 
@@ -251,7 +251,7 @@ def _markdown(compared: Compared, scenario: str) -> str:
 
 
 def describe(compared: Compared, scenario: str) -> str:
-    """What was played, in a sentence."""
+    """A description of the runs, in a sentence."""
     stage = compared.stage(scenario)
     played = stage.scenario
     units = ", ".join(f"{group.count} x {group.kind}" for group in played.units)
@@ -262,13 +262,13 @@ def describe(compared: Compared, scenario: str) -> str:
     )
     counts = [run.figures.all.requests for run in compared.of(scenario, compared.replay.policies[0])]
     many = f"{len(counts)} seeds of some {round(fmean(counts)):,}" if len(counts) > 1 else f"{counts[0]:,}"
-    load = f"{100 * played.load:g} % of what they can do" if math.isfinite(played.load) else "a trace"
+    load = f"{100 * played.load:g} % of their capacity" if math.isfinite(played.load) else "a trace"
     asked = f"{many} requests in {played.duration:g} s, {load}"
     return f"{played.name}: {asked}, on {units}{shared}; costs {played.costs}."
 
 
 def document(compared: Compared) -> dict[str, Any]:
-    """Everything but who was where, for programs; figures that there are not are null."""
+    """All figures as JSON, without the log of units; missing figures are null."""
     return {
         "seeds": list(compared.replay.seeds),
         "scenarios": [

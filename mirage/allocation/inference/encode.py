@@ -1,4 +1,4 @@
-"""A system, its costs and its requests as the kernel's tables; rejects what cannot be simulated."""
+"""A system, its costs and its requests as tables of the kernel; rejects what cannot be simulated."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from mirage.domain.units import UnitSystem
 
 _ROOM = 1024
-"""For so many ready requests and segments at first."""
+"""Initial capacity of ready requests and segments."""
 
 
 class ImpossibleRequests(MirageError):
-    """A system, its costs and its requests do not go together: what is wrong, all at once."""
+    """A system, its costs and its requests do not match; the text lists all problems."""
 
 
 def encode(requests: RequestTable, system: UnitSystem, costs: CostTable, rules: SharingRules) -> Fixed:
@@ -62,14 +62,14 @@ def encode(requests: RequestTable, system: UnitSystem, costs: CostTable, rules: 
 
 
 def without_delay(fixed: Fixed) -> Fixed:
-    """The same, but deciding takes no time."""
+    """The same with decisions that take no time."""
     config = fixed.config.copy()
     config["decision_seconds"] = 0.0
     return fixed._replace(config=config)
 
 
 def new_world(requests: RequestTable, system: UnitSystem, costs: CostTable) -> World:
-    """Nothing has come yet; the clock is at 0, or before it where requests are."""
+    """The initial state: no request has arrived; the clock is at 0, or earlier if requests are."""
     count, units = len(requests), len(system.names)
     sim = np.zeros(1, dtype=SIM)
     sim["now"] = min(0.0, float(requests.arrival.min(initial=0.0)))
@@ -96,9 +96,9 @@ def new_world(requests: RequestTable, system: UnitSystem, costs: CostTable) -> W
 
 
 def least_seconds(costs: CostTable, kinds: NDArray[np.int32] | None = None) -> NDArray[np.float64]:
-    """[L] From the beginning of a piece to the end of its model, each piece on the fastest of some kinds for it.
+    """[L] Seconds from the start of a segment to the end of its model, each segment on the fastest of some kinds.
 
-    NaN where one of these pieces runs on none of them.
+    NaN where one of these segments runs on none of them.
     """
     seconds = costs.seconds if kinds is None else costs.seconds[:, kinds]
     least = np.fmin.reduce(seconds, axis=1, initial=np.nan)
@@ -108,9 +108,9 @@ def least_seconds(costs: CostTable, kinds: NDArray[np.int32] | None = None) -> N
 
 
 def isolated_seconds(costs: CostTable, system: UnitSystem) -> NDArray[np.float64]:
-    """[M] What a model takes alone: all of it on the kind of the system that is best for it.
+    """[M] Seconds of a model alone: all of it on the system's best kind for it.
 
-    Where no kind can run all of it: each piece on the kind that is best for that. NaN where there is none for one.
+    If no kind can run all of it, each segment on its best kind. NaN if a segment has no kind.
     """
     kinds = np.unique(system.kind)
     whole = np.fmin.reduce(costs.remaining()[costs.first[:-1]][:, kinds], axis=1, initial=np.nan)
@@ -130,20 +130,20 @@ def _config(system: UnitSystem, rules: SharingRules) -> NDArray[np.void]:
 def _faults_of_costs(costs: CostTable) -> tuple[str, ...]:
     known = ~np.isnan(costs.seconds)
     checks = {
-        "pieces must take more than 0 seconds": (costs.seconds[known] > 0).all(),
+        "segments must take more than 0 seconds": (costs.seconds[known] > 0).all(),
         "seconds must be finite": np.isfinite(costs.seconds[known]).all(),
         "joules must be finite and not negative": _fine(costs.joules[known]),
         "bytes must be finite and not negative": _fine(costs.dram_bytes[known]),
-        "every model must have pieces": (np.diff(costs.first) > 0).all(),
+        "every model must have segments": (np.diff(costs.first) > 0).all(),
     }
     return tuple(f"costs: {fault}" for fault, fine in checks.items() if not fine)
 
 
 def _faults_of_system(system: UnitSystem, costs: CostTable) -> tuple[str, ...]:
     checks = {
-        "there must be units": len(system.names) > 0,
+        "the system must have units": len(system.names) > 0,
         "units must have different names": len(set(system.names)) == len(system.names),
-        "units must be of kinds that the costs know": _rows_of(system.kind, len(costs.kinds)),
+        "units must be of kinds in the costs": _rows_of(system.kind, len(costs.kinds)),
         "bandwidth must be above 0": system.bandwidth > 0,
         "idle watts must be given for each kind, and not be negative": len(system.idle_watts) == len(costs.kinds)
         and _fine(system.idle_watts),
@@ -153,7 +153,7 @@ def _faults_of_system(system: UnitSystem, costs: CostTable) -> tuple[str, ...]:
 
 def _faults_of_requests(requests: RequestTable, costs: CostTable) -> tuple[str, ...]:
     checks = {
-        "arrivals must be finite and ascend": np.isfinite(requests.arrival).all()
+        "arrivals must be finite and ascending": np.isfinite(requests.arrival).all()
         and (np.diff(requests.arrival) >= 0).all(),
         "models must be among those of the costs": _rows_of(requests.model, len(costs.models)),
         "tenants must be rows of the tenants": _rows_of(requests.tenant, len(requests.tenants)),
@@ -164,7 +164,7 @@ def _faults_of_requests(requests: RequestTable, costs: CostTable) -> tuple[str, 
 
 
 def _unanswerable(requests: RequestTable, system: UnitSystem, costs: CostTable) -> tuple[str, ...]:
-    """Models that are asked for and have a piece that no unit can run."""
+    """Requested models with a segment that no unit can run."""
     if not _rows_of(requests.model, len(costs.models)):
         return ()
     least = least_seconds(costs, np.unique(system.kind))[costs.first[:-1]]
@@ -181,7 +181,7 @@ def _rows_of(rows: NDArray[np.int32], count: int) -> bool:
 
 
 def _floats(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """As the kernel reads them: of one layout, and never a column that somebody has marked read-only."""
+    """Arrays for the kernel: of one layout, and never read-only ones."""
     return np.array(values, dtype=np.float64, order="C")
 
 

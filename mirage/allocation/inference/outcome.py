@@ -1,4 +1,4 @@
-"""What came of a run: who was answered when, and the figures by which policies are compared."""
+"""Result of a run: which request was answered when, and the figures by which policies are compared."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Int64 = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """Which piece was on which unit when; columns of equal length, by end. Empty unless the run was logged."""
+    """Segments by unit and time; columns of equal length, by end. Empty unless the run was logged."""
 
     request: Int64
     piece: Int64
@@ -35,41 +35,41 @@ class Segments:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What is said of a group of requests, or of a whole run. Times in seconds, over those that were answered."""
+    """Figures of a group of requests, or of a whole run. Times in seconds, over the answered requests."""
 
     requests: int
     answered: int
     satisfaction: float
     """Share of the requests answered before their deadline; those never answered count as missed."""
     mean_latency: float
-    """From arrival to answer."""
+    """Seconds from arrival to answer."""
     p50_latency: float
     p99_latency: float
     antt: float
     """Average normalised turnaround time: latency over that of the model alone on the best kind, mean."""
     joules: float
-    """Of a request's pieces, mean."""
+    """Joules of a request's segments, mean."""
 
 
 @dataclass(frozen=True, slots=True)
 class SystemFigures:
-    """What is said of a whole run."""
+    """Figures of a whole run."""
 
     all: Figures
     span: float
     """From the first arrival to the last end."""
     stp: float
-    """System throughput: seconds of work, as it takes alone on the best kind, that are answered in a second."""
+    """System throughput: seconds of work, as alone on the best kind, answered per second."""
     utilisation: float
     """Unit-seconds busy / (units x span)."""
     bandwidth_use: float
     """Bytes moved / (bandwidth x span); 0 where units do not share."""
     idle_joules: float
-    """Of units while they did nothing, for each request."""
+    """Joules of idle units, per request."""
     policy_joules: float
-    """Of deciding, for each request."""
+    """Joules of decisions, per request."""
     jain: float
-    """Fairness between tenants: Jain's index of their satisfaction; 1 where all are treated alike."""
+    """Fairness between tenants: Jain's index of their satisfaction; 1 where all are equal."""
     worst: float
     """The least satisfaction of any tenant."""
     pieces: int
@@ -78,20 +78,20 @@ class SystemFigures:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Columns by request; NaN for what has not happened."""
+    """Columns by request; NaN for events that have not happened."""
 
     requests: RequestTable
     system: UnitSystem
     costs: CostTable
     begin: Float64
-    """Of the first piece."""
+    """Start of the first segment."""
     end: Float64
     served: Float64
     """Seconds on units."""
     joules: Float64
-    """Of its pieces."""
+    """Joules of its segments."""
     busy: Float64
-    """[U] Seconds."""
+    """[U] Busy seconds."""
     bytes_moved: float
     policy_joules: float
     pieces: int
@@ -100,7 +100,7 @@ class Outcome:
 
     @cached_property
     def latency(self) -> Float64:
-        """From arrival to answer."""
+        """Seconds from arrival to answer."""
         return self.end - self.requests.arrival
 
     @cached_property
@@ -110,12 +110,12 @@ class Outcome:
 
     @cached_property
     def isolated(self) -> Float64:
-        """What each would take alone on the best kind of the system."""
+        """Seconds of each alone on the system's best kind."""
         return isolated_seconds(self.costs, self.system)[self.requests.model]
 
     @cached_property
     def figures(self) -> SystemFigures:
-        """The run in a few numbers.
+        """The figures of the run.
 
         STP (Eyerman & Eeckhout, IEEE Micro 28(3), 2008) sums C_alone / C_together over the programs that run
         together. Here they come and go: a request present for its latency progresses at isolated / latency of its
@@ -145,12 +145,12 @@ class Outcome:
 
     @cached_property
     def by_tenant(self) -> tuple[Figures, ...]:
-        """In the order of the tenants."""
+        """Figures in the order of the tenants."""
         return tuple(self.of(self.requests.tenant == row) for row in range(len(self.requests.tenants)))
 
     @cached_property
     def by_model(self) -> tuple[Figures, ...]:
-        """In the order of the models of the costs."""
+        """Figures in the order of the models of the costs."""
         return tuple(self.of(self.requests.model == row) for row in range(len(self.costs.models)))
 
     def of(self, rows: NDArray[np.bool_]) -> Figures:
@@ -171,7 +171,7 @@ class Outcome:
 
 
 def jain_index(shares: Float64) -> float:
-    """1 where all have the same, 1/n where one has everything; NaN for nobody, 1 where nobody has anything."""
+    """1 if all values are equal, 1/n if one has everything; NaN without values, 1 if all are 0."""
     if not len(shares):
         return np.nan
     squares = float((shares**2).sum())

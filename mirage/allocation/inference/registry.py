@@ -1,4 +1,4 @@
-"""Policies for requests by the names that users write: ``edf``, ``relmas:models/relmas``."""
+"""Policies for requests by name, as in options: ``edf``, ``relmas:models/relmas``."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from mirage.domain.errors import MirageError
 if TYPE_CHECKING:
     from mirage.ports import RequestPolicy
 
-# Where each is made: "module:maker", relative to this package, imported when it is asked for. The maker is called
-# without arguments; where the name ends in a colon ("relmas:"), with what the user writes behind it.
+# Where each is built: "module:maker", relative to this package, imported on request. The maker is called without
+# arguments or, if the name ends in a colon ("relmas:"), with the text behind it.
 POLICIES: dict[str, str] = {
     "dream": "policies.plain:dream",
     "dream:": "policies.plain:dream",
@@ -68,19 +68,19 @@ ALL = (
     "triage",
     "listed",
 )
-"""What ``all`` stands for in a comparison: what needs no training, as published and at its best."""
+"""The policies of ``all`` in a comparison: those without training, as published and with their best options."""
 
 
 class UnknownRequestPolicy(MirageError):
-    """A name of a policy that does not exist. Says which there are."""
+    """An unknown name of a policy; the text lists the known names."""
 
 
 def request_policy(name: str) -> RequestPolicy:
-    """The policy that a user calls ``name``. Raises ``UnknownRequestPolicy``."""
+    """The policy with this name. Raises ``UnknownRequestPolicy``."""
     kind, colon, argument = name.partition(":")
     where = POLICIES.get(kind + colon)
     if where is None:
-        raise UnknownRequestPolicy(f"there is no policy {name!r}; there are: {', '.join(sorted(POLICIES))}")
+        raise UnknownRequestPolicy(f"unknown policy {name!r} (choose from {', '.join(sorted(POLICIES))})")
     module, _, maker = where.partition(":")
     make = getattr(import_module(f"{__package__}.{module}"), maker)
     policy: RequestPolicy = make(argument) if colon else make()
@@ -88,6 +88,6 @@ def request_policy(name: str) -> RequestPolicy:
 
 
 def named_policies(names: str) -> tuple[str, ...]:
-    """The names in ``edf,all,relmas:models/relmas``, each once; ``all`` stands for ``ALL``."""
+    """The names in ``edf,all,relmas:models/relmas``, each once; ``all`` is replaced by ``ALL``."""
     written = [name.strip() for name in names.split(",")]
     return tuple(dict.fromkeys(name for each in written for name in (ALL if each == "all" else (each,))))

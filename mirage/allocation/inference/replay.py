@@ -1,4 +1,4 @@
-"""Several policies on the same requests, side by side, scenario by scenario, each run in a process of its own."""
+"""Replay several policies on the same requests, scenario by scenario, each run in a separate process."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RequestReplay:
-    """What is to be played."""
+    """What to replay."""
 
     scenarios: tuple[str, ...]
-    """By name or path."""
+    """Names or paths."""
     policies: tuple[str, ...]
-    """By the registry's names."""
+    """Names in the registry."""
     seeds: tuple[int, ...] = (0,)
     logged: bool = False
-    """Whether the first seed's outcomes tell who was on which unit when."""
+    """Whether the first seed's outcomes log the segments by unit and time."""
     bounded: bool = False
-    """Whether to find what no policy can exceed."""
+    """Whether to compute the bound that no policy can exceed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,34 +52,34 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """All runs, and the first seed's in full."""
+    """Results of all runs, and the first seed's in full."""
 
     replay: RequestReplay
     runs: tuple[Run, ...]
-    """By scenario, policy and seed."""
+    """Figures by scenario, policy and seed."""
     shown: tuple[Outcome, ...]
-    """By scenario and policy, of the first seed."""
+    """Outcomes by scenario and policy, of the first seed."""
     bounds: tuple[tuple[float, ...], ...] = ()
-    """By scenario and seed: the satisfaction that no policy can exceed; nothing where it was not asked for."""
+    """Satisfaction that no policy can exceed, by scenario and seed; empty if not requested."""
 
     def of(self, scenario: str, policy: str) -> tuple[Run, ...]:
-        """A policy's runs on a scenario, by seed."""
+        """Figures of a policy's runs on a scenario, by seed."""
         return tuple(run for run in self.runs if (run.scenario, run.policy) == (scenario, policy))
 
     def bounds_of(self, scenario: str) -> tuple[float, ...]:
-        """By seed: the satisfaction that no policy can exceed; empty where it was not asked for."""
+        """The bound by seed: the satisfaction that no policy can exceed; empty if not requested."""
         return self.bounds[self.replay.scenarios.index(scenario)] if self.bounds else ()
 
     def stage(self, scenario: str) -> Stage:
-        """What a scenario was played on."""
+        """The stage of a scenario."""
         return _stage(scenario)
 
 
 def play_all(replay: RequestReplay, workers: int, played: Callable[[int], None] = lambda total: None) -> Compared:
-    """Play every policy on every scenario with every seed; ``played`` is called after each run with their number.
+    """Run every policy on every scenario with every seed; ``played`` is called after each run with their number.
 
-    A bound counts as a run. Raises what reading, playing and bounding raise (``MirageError``), ``ConfigError`` for
-    what is not there or there twice.
+    A bound counts as a run. Raises what reading, running and bounding raise (``MirageError``), ``ConfigError`` for
+    missing or duplicate entries.
     """
     check(replay)
     runs, shown, bounds = [], [], []
@@ -103,29 +103,29 @@ def play_all(replay: RequestReplay, workers: int, played: Callable[[int], None] 
 
 
 def check(replay: RequestReplay) -> None:
-    """Raise ``ConfigError`` for what cannot be played, before anything is."""
+    """Raise ``ConfigError`` for an invalid replay, before any run."""
     for what, those in (("SCENARIO", replay.scenarios), ("--compare", replay.policies), ("--seeds", replay.seeds)):
         if not those or len(set(those)) < len(those):
-            raise ConfigError(what, "there must be at least one, and none twice")
+            raise ConfigError(what, "expected at least one, without duplicates")
     for policy in replay.policies:
         request_policy(policy)
     for scenario in replay.scenarios:
         _stage(scenario)
         if len(replay.seeds) > 1 and isinstance(_stage(scenario).scenario.arrivals, Trace):
             raise ConfigError(
-                "--seeds", f"the arrivals of {scenario} are a trace, the same for every seed: give one"
+                "--seeds", f"the arrivals of {scenario} are a trace, the same for every seed; give one seed"
             )
 
 
 def _bound(scenario: str, seed: int) -> float:
-    """The share of a seed's requests that can be answered in time at the most."""
+    """Largest share of a seed's requests that can be answered in time."""
     stage = _stage(scenario)
     requests = stage.requests(seed)
     return most_kept(requests, stage.system, stage.costs) / max(len(requests), 1)
 
 
 def _play(replay: RequestReplay, scenario: str, policy: str, seed: int) -> tuple[Run, Outcome | None]:
-    """The figures, and for the first seed the whole outcome: others need not travel between processes."""
+    """The figures, and for the first seed the whole outcome: others are not sent between processes."""
     stage, player, first = _stage(scenario), request_policy(policy), seed == replay.seeds[0]
     rules = replace(stage.rules, logged=replay.logged and first)
     if isinstance(player, Costly):
@@ -137,5 +137,5 @@ def _play(replay: RequestReplay, scenario: str, policy: str, seed: int) -> tuple
 
 @lru_cache(maxsize=8)
 def _stage(scenario: str) -> Stage:
-    """Set once in each process, for all policies and seeds."""
+    """The stage, built once in each process for all policies and seeds."""
     return set_stage(find_scenario(scenario))

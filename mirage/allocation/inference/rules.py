@@ -1,4 +1,4 @@
-"""What a simulated system does that its units and costs do not say."""
+"""Rules of a simulated system beyond its units and costs."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from typing import Protocol, runtime_checkable
 
 
 class Sharing(StrEnum):
-    """How units share bandwidth when they want more than there is; see ``kernel/sharing.py``."""
+    """Sharing of bandwidth when units need more than exists; see ``kernel/sharing.py``."""
 
     ROOFLINE = "roofline"
-    """Max-min fairly; whoever wants little is not slowed."""
+    """Max-min fairly; a unit that needs little is not slowed."""
     PROPORTIONAL = "proportional"
-    """All users is slowed by the same factor, as in MAGMA and MoHaM."""
+    """All units are slowed by the same factor, as in MAGMA and MoHaM."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharingRules:
-    """How bandwidth is shared, and what deciding costs."""
+    """Sharing of bandwidth, and the cost of decisions."""
 
     sharing: Sharing = Sharing.ROOFLINE
     decision_seconds: float = 0.0
-    """From a time of decision to the beginning of the pieces that it chose; their units are kept for them."""
+    """Seconds from a decision to the start of the chosen segments; their units are reserved meanwhile."""
     decision_joules: float = 0.0
-    """Of each decision."""
+    """Joules of each decision."""
     logged: bool = False
-    """Whether the outcome tells who was on which unit when."""
+    """Whether the outcome logs the segments by unit and time."""
 
 
 @runtime_checkable
 class Costly(Protocol):
-    """A policy that says what deciding costs it; of others it costs nothing."""
+    """A policy that states the cost of its decisions; those of other policies are free."""
 
     @property
     def decision_seconds(self) -> float:

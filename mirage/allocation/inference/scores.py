@@ -1,4 +1,4 @@
-"""Policies that score the ready requests once a period, and whose scores are kept until the next one."""
+"""Policies that score the ready requests once per period and keep the scores until the next one."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ Int32 = NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """What some ready requests (N) are worth; 0 is the plain matcher's own opinion. See ``kernel/scored.py``."""
+    """Scores of some ready requests (N); 0 is the plain matcher. See ``kernel/scored.py``."""
 
     rows: Int32
-    """[N] Of the view's ready requests; behind them count those that run, in the order of their units."""
+    """[N] Rows of the view's ready requests, then of running ones in the order of their units."""
     kept: Float64
-    """[N, KINDS + K] Columns as in ``kernel.scored``: kept by request, its following pieces included."""
+    """[N, KINDS + K] Columns as in ``kernel.scored``: kept by request, also for its later segments."""
     coming: Float64
-    """[M, KINDS + K] What requests of each model begin with that come before there are other scores."""
+    """[M, KINDS + K] Initial scores of requests of each model that arrive before the next scoring."""
 
     @classmethod
     def of_coming(cls, coming: Float64) -> Scores:
-        """Nobody's who is there already."""
+        """Scores that change no present request."""
         return cls(np.zeros(0, np.int32), coming[:0], coming)
 
 
 @runtime_checkable
 class ScoredPolicy(Protocol):
-    """A ``RequestPolicy`` whose scores a compiled matcher can obey without asking again until the next period."""
+    """A ``RequestPolicy`` whose scores a compiled matcher can use without a call until the next period."""
 
     @property
     def name(self) -> str:
-        """As the user names it."""
+        """Name of the policy."""
 
     @property
     def period(self) -> float:
@@ -46,7 +46,7 @@ class ScoredPolicy(Protocol):
 
     @property
     def parameters(self) -> Float64:
-        """[SETTINGS] Of ``kernel.scored.decide_scored``."""
+        """[SETTINGS] Settings of ``kernel.scored.decide_scored``."""
 
     def begin(self) -> None:
         """See ``ports.RequestPolicy``."""
@@ -55,4 +55,4 @@ class ScoredPolicy(Protocol):
         """See ``ports.RequestPolicy``."""
 
     def scores(self, view: SystemView) -> Scores:
-        """Those of now."""
+        """The present scores."""

@@ -1,4 +1,4 @@
-"""The simulated system: requests in, time on, dispatches executed. The work is done by the compiled kernel."""
+"""The simulated system: adds requests, advances time, executes dispatches. The compiled kernel does the work."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 __all__ = ["SharingRules", "SimulatedSystem", "Stalled"]
 
 _PATIENCE = 10_000
-"""Periods in a row in which nothing runs, comes or begins, after which it is clear that it continues like that."""
+"""Periods in a row without any event after which the run counts as stalled."""
 
 
 class Stalled(MirageError):
-    """The policy never comes to an end: it begins none of the requests that wait."""
+    """The policy never ends: it begins none of the waiting requests."""
 
 
 class SimulatedSystem:
-    """Units, requests and a clock. Nothing happens but in ``advance`` and ``play``.
+    """Units, requests and a clock. Nothing happens outside of ``advance`` and ``play``.
 
     Two systems with the same calls in the same order are equal in every event. Raises ``ImpossibleRequests`` for
     what cannot be simulated.
@@ -67,15 +67,15 @@ class SimulatedSystem:
         return float(self._world.sim["now"][0])
 
     def advance(self, until: float = np.inf) -> bool:
-        """Go to the next time at which a request waits next to a free unit after something has happened.
+        """Go to the next time at which, after an event, a request waits and a unit is free.
 
-        At most to ``until``. False when all is done. Raises ``Stalled`` where requests wait for which nothing will
-        ever change.
+        At most to ``until``. Returns ``False`` when all is done. Raises ``Stalled`` where requests wait and
+        nothing will ever change.
         """
         return self._repeat(lambda: mainloop.advance(self._fixed, self._world, float(until))) != OVER
 
     def view(self) -> SystemView:
-        """What a policy sees now. Some of its arrays are the system's own, and change with it."""
+        """The policy's view. Some of its arrays belong to the system and change with it."""
         world, sim, requests, ready = self._world, self._world.sim[0], self.requests, self._ready()
         busy = world.running >= 0
         running = np.where(busy, world.running, 0)
@@ -103,7 +103,7 @@ class SimulatedSystem:
         )
 
     def dispatch(self, dispatch: Dispatch) -> None:
-        """Begin pieces. Raises ``ValueError`` where that cannot be; what stands before it has then begun."""
+        """Begin segments. Raises ``ValueError`` for an impossible one; those before it have then begun."""
         world, ready = self._world, self._ready()
         world.sim["decisions"] += 1
         if not len(dispatch.ready):
@@ -121,18 +121,18 @@ class SimulatedSystem:
             raise ValueError(f"row {dispatch.ready[wrong]} cannot begin on unit {dispatch.unit[wrong]}")
 
     def follow(self, scores: Scores, parameters: NDArray[np.float64], until: float) -> bool:
-        """Run to ``until`` by scores (of the present view) that are kept by request, wholly compiled.
+        """Run to ``until`` by scores of the present view that are kept by request; compiled as a whole.
 
-        False when all is done. Counts as one decision; matching the scores costs nothing more.
+        Returns ``False`` when all is done. Counts as one decision; matching the scores costs nothing more.
         """
         self._world.sim["decisions"] += 1
         self._keep(self._present(), scores)
         return self._follow(parameters, until)
 
     def play(self, policy: RequestPolicy) -> Outcome:
-        """Run to the end by a policy. Raises ``Stalled`` where it never comes to one.
+        """Run to the end by a policy. Raises ``Stalled`` where it never ends.
 
-        Compiled as a whole for policies that are, and from one period to the next for those whose scores are kept.
+        Compiled as a whole for compiled policies, and from one period to the next for those with kept scores.
         """
         from mirage.allocation.inference.policies.compiled import CompiledPolicy
 
@@ -146,7 +146,7 @@ class SimulatedSystem:
         return self.outcome()
 
     def _play(self, policy: RequestPolicy) -> None:
-        """Ask it at every time at which something may be decided."""
+        """Call it at every time at which a decision is possible."""
         more, patience, period = True, _PATIENCE, policy.period or np.inf
         while more:
             if self.is_to_decide:
@@ -179,7 +179,7 @@ class SimulatedSystem:
         self._repeat(lambda: play_in_lines(self._fixed, self._world, lines, code, late_last))
 
     def _play_scored(self, policy: ScoredPolicy) -> None:
-        """At each tick of its period. Scores are executed ``decision_seconds`` later; until then, those before."""
+        """Decide at each tick of its period. Until ``decision_seconds`` later, the old scores apply."""
         more, patience, tick = True, _PATIENCE, self.now
         while more:
             if self._world.sim["ready"][0] > 0:
@@ -199,7 +199,7 @@ class SimulatedSystem:
         )
 
     def _present(self) -> NDArray[np.int64]:
-        """The requests that are ready, then those that run."""
+        """The ready requests, then the running ones."""
         return np.concatenate((self._ready(), self._world.running[self._world.running >= 0]))
 
     def _keep(self, present: NDArray[np.int64], scores: Scores) -> None:
@@ -217,7 +217,7 @@ class SimulatedSystem:
         return self._world.ready[sim["head"] : sim["head"] + sim["ready"]]
 
     def _draft(self) -> Draft:
-        """Working memory of compiled policies, made when it is first needed."""
+        """Working memory of compiled policies, created at the first use."""
         from mirage.allocation.inference.policies.looking import new_draft
 
         if self._working is None:
@@ -225,7 +225,7 @@ class SimulatedSystem:
         return self._working
 
     def _lose(self, patience: int) -> int:
-        """How much is left. Raises ``Stalled`` where nothing has run or come for too long."""
+        """Number of requests left. Raises ``Stalled`` where nothing has happened for too long."""
         sim = self._world.sim[0]
         if sim["busy"] or not sim["ready"] or sim["arrived"] < len(self.requests):
             return _PATIENCE
@@ -235,12 +235,12 @@ class SimulatedSystem:
 
     @property
     def is_to_decide(self) -> bool:
-        """Whether a request waits next to a free unit."""
+        """Whether a request waits and a unit is free."""
         sim = self._world.sim[0]
         return bool(sim["ready"] > 0 and sim["busy"] < len(self.system.names))
 
     def outcome(self) -> Outcome:
-        """What has come of it so far."""
+        """The results so far."""
         world, sim = self._world, self._world.sim[0]
         log = world.log[: sim["log"]].copy()
         return Outcome(
@@ -260,17 +260,19 @@ class SimulatedSystem:
         )
 
     def _repeat(self, run: Callable[[], int]) -> int:
-        """Call ``run``, given more space as often as it takes; what it answers then."""
+        """Call ``run`` with memory that is enlarged as often as necessary; returns its result."""
         while (answer := run()) == NEED_SPACE:
             self._grow()
         if answer == STUCK:
             self._refuse_stall()
         if answer == WRONG:
-            raise ValueError(f"at {self.now} s the policy chose a unit that is not free, or cannot run the piece")
+            raise ValueError(
+                f"at {self.now} s the policy chose a unit that is not free, or cannot run the segment"
+            )
         return answer
 
     def _grow(self) -> None:
-        """Make room for twice as many ready requests and segments, where they are short of it."""
+        """Double the capacity of ready requests and segments where it is short."""
         world, sim = self._world, self._world.sim[0]
         if 4 * sim["ready"] > len(world.ready):
             world = world._replace(ready=_longer(world.ready))
@@ -280,7 +282,7 @@ class SimulatedSystem:
 
     def _refuse_stall(self) -> None:
         waiting = self._ready()
-        raise Stalled(f"{len(waiting)} requests wait, nothing runs, none of them is begun: {waiting[:5].tolist()}")
+        raise Stalled(f"{len(waiting)} requests wait, nothing runs, none of them begins: {waiting[:5].tolist()}")
 
 
 def _longer(table: NDArray[np.generic]) -> NDArray[np.generic]:

@@ -1,1 +1,1 @@
-"""What pieces of networks cost on kinds of units: tables, their builders, their measurement."""
+"""Costs of network segments on kinds of units: tables, their construction, their measurement."""

@@ -1,4 +1,4 @@
-"""Arrays for the cost model: their hardware, their clock, and how layers are spread over them."""
+"""Arrays for the cost model: hardware, clock, and the mapping of layers to them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 class UnknownArray(MirageError):
-    """A name of an array that does not exist. Says which there are."""
+    """An unknown name of an array; the text lists the known names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """One dimension of an array, and the loops that may lie along it, the first that is left first."""
+    """One dimension of an array, and the loops that may use it, in order of preference."""
 
     dimension: str
     size: int
@@ -30,7 +30,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Inner:
-    """Loops of a dataflow that lie inside, up to so many steps of all of them together."""
+    """Inner loops of a dataflow, up to this number of steps of all of them together."""
 
     loops: tuple[str, ...]
     most: int
@@ -44,47 +44,47 @@ class Array:
     hardware: str
     """The tool's description, YAML."""
     mapping: str
-    """How layers are spread over it: the text that ``spread`` and the rest here were read from."""
+    """How layers are mapped to it: the source of ``spread`` and the fields below."""
     clock_hz: float
     spread: tuple[Spread, ...]
     dataflows: tuple[tuple[Inner, ...], ...]
-    """What may lie inside, the innermost first; loops that none of them names lie outside, in any order."""
+    """Allowed inner loops, the innermost first; other loops lie outside, in any order."""
 
     @property
     def digest(self) -> str:
-        """Of all that its costs hang on."""
+        """SHA-256 of everything that its costs depend on."""
         return sha256(f"{self.hardware}\0{self.mapping}".encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Mapped:
-    """A layer laid over an array. Loops are rounded up to what the array takes at a time."""
+    """A layer mapped to an array. Loops are rounded up to the steps that the array takes together."""
 
     sizes: dict[str, int]
-    """Of every loop (B, G, K, C, OY, OX, FY, FX), in space and time together."""
+    """Steps of every loop (B, G, K, C, OY, OX, FY, FX), in space and time together."""
     unrolled: dict[str, dict[str, int]]
-    """By dimension of the array: how many steps of which loops it takes at once."""
+    """Parallel steps of each loop, by dimension of the array."""
 
     def taken(self, loop: str) -> int:
-        """Steps of a loop that the whole array takes at once."""
+        """Steps of a loop that the whole array takes in parallel."""
         return prod(steps.get(loop, 1) for steps in self.unrolled.values())
 
     @property
     def busy(self) -> int:
-        """MACs that work at once."""
+        """Number of MACs that work in parallel."""
         return prod(width for steps in self.unrolled.values() for width in steps.values())
 
 
 def array_names() -> tuple[str, ...]:
-    """The arrays that come with Mirage."""
+    """Names of the built-in arrays."""
     files = resources.files(__package__).joinpath("arrays").iterdir()
     return tuple(sorted(file.name.removesuffix(".toml") for file in files if file.name.endswith(".toml")))
 
 
 def array(name: str) -> Array:
-    """An array that comes with Mirage. Raises ``UnknownArray``."""
+    """A built-in array. Raises ``UnknownArray``."""
     if name not in array_names():
-        raise UnknownArray(f"there is no array {name!r}; there are: {', '.join(array_names())}")
+        raise UnknownArray(f"unknown array {name!r} (choose from {', '.join(array_names())})")
     folder = resources.files(__package__).joinpath("arrays")
     mapping = folder.joinpath(f"{name}.toml").read_text(encoding="utf-8")
     read = parse_toml(mapping)
@@ -101,10 +101,10 @@ def array(name: str) -> Array:
 
 
 def lay(shape: Shape, array: Array) -> Mapped:
-    """A layer laid over an array by the array's rule: each dimension takes of its loops, in turn, as much as fits.
+    """Map a layer to an array by the array's rule: each dimension takes, in turn, as much of its loops as fits.
 
-    Of the widths that need as few passes the narrowest is taken, and the loop is rounded up to a multiple of it:
-    the tool truncates steps that do not divide a loop, and would count fewer transfers than there are.
+    Of the widths that need the fewest passes the narrowest is taken, and the loop is rounded up to a multiple of
+    it: the tool truncates steps that do not divide a loop, and would then count too few transfers.
     """
     left = loops(shape)
     taken = dict.fromkeys(left, 1)
@@ -113,7 +113,7 @@ def lay(shape: Shape, array: Array) -> Mapped:
 
 
 def loops(shape: Shape) -> dict[str, int]:
-    """The loops of a layer, by the letters that are usual for them."""
+    """The loops of a layer, by their usual letters."""
     return {
         "B": 1,
         "G": shape.groups,

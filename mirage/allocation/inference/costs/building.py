@@ -1,7 +1,7 @@
-"""Cost tables from lists of layers and arrays, by the cost model.
+"""Build cost tables from lists of layers and arrays, with the cost model.
 
-A layer's cost takes seconds to find, a network's minutes. Each shape is evaluated once for each array and kept in
-a directory at once, so that a run that was cut off continues where it stopped and networks share what they can.
+The cost of a layer takes seconds to compute, that of a network minutes. Each shape is evaluated once for each
+array and stored immediately, so that an interrupted run continues where it stopped and networks share shapes.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _COST = reader_of(LayerCost)
 
 
 class DamagedCosts(MirageError):
-    """A file of kept costs that holds something else. Says where."""
+    """A file of stored costs with invalid content; the text names the place."""
 
 
 class KeptCosts:
-    """Costs of shapes on one array that were found before, in a file of JSON lines."""
+    """Stored costs of shapes on one array, in a file of JSON lines."""
 
     def __init__(self, folder: Path, array: Array) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -58,11 +58,11 @@ class KeptCosts:
             except (ValueError, TypeError, KeyError) as error:
                 where = f"{self._path}, line {number}"
                 raise DamagedCosts(
-                    f"{where}: no kept cost ({error}); take the line out: it is found again"
+                    f"{where}: invalid stored cost ({error}); delete the line, it is computed again"
                 ) from error
 
     def keep(self, shape: Shape, cost: LayerCost) -> None:
-        """Written at once: what was found is not lost with the process."""
+        """Store a cost immediately, so that it is not lost with the process."""
         self._costs[astuple(shape)] = cost
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"shape": astuple(shape), "cost": asdict(cost)}) + "\n")
@@ -74,7 +74,7 @@ def build(
     kept_in: Path,
     progress: Callable[[str], None],
 ) -> tuple[CostTable, Manifest]:
-    """The table of these networks on these arrays, a piece a layer. ``progress`` hears of each shape found."""
+    """The table of these networks on these arrays, one segment per layer; ``progress``: called per new shape."""
     costs = {array.kind: _evaluate(networks, array, KeptCosts(kept_in, array), progress) for array in arrays}
     layers = [layer for network in networks for layer in network.layers]
 

@@ -1,8 +1,8 @@
-"""What a layer costs on an array, by the analytical cost model ZigZag.
+"""Cost of a layer on an array, by the analytical cost model ZigZag.
 
-ZigZag (Mei et al., IEEE TC 70(8), 2021) finds the memories that hold what an order of a layer's loops asks for,
-and counts the accesses of every memory, and the stalls. Its latency differs from version to version: one is
-pinned, and ``gate`` shows that it is intact. Heavy, and needed only to build tables (extra ``costmodel``).
+ZigZag (Mei et al., IEEE TC 70(8), 2021) finds the memories that an order of a layer's loops needs, and counts the
+accesses of every memory, and the stalls. Its latency differs between versions, so one version is pinned, and
+``gate`` verifies it. Slow to import, and needed only to build tables (extra ``costmodel``).
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ BITS = {"W": 8, "I": 8, "O": 24, "O_final": 8}
 LINKS = {"O": "O", "W": "I2", "I": "I1"}
 TOP = "dram"
 ENDLESS_BITS = 2**40
-"""Of a cycle at the top memory's port: never waited for."""
+"""Part of a cycle at the port of the top memory: not counted as a wait."""
 
 
 class CostModelUnavailable(MirageError):
-    """The cost model is there in another version than the pinned one. Says which."""
+    """The installed version of the cost model is not the pinned one; the text names it."""
 
 
 class LayerNotMapped(MirageError):
-    """A layer that the cost model finds no order of loops for."""
+    """A layer for which the cost model finds no order of loops."""
 
 
 @dataclass(frozen=True, slots=True)
 class LayerCost:
-    """Of one run of a layer, alone on the array."""
+    """Cost of one run of a layer, alone on the array."""
 
     cycles: float
     compute_cycles: float
-    """Of the same order of loops, were the port of the shared memory endless: waits inside the array remain."""
+    """Cycles of the same order with an infinitely fast shared memory: waits inside the array remain."""
     picojoules: float
     dram_bytes: float
 
 
 def check_installed() -> None:
-    """Raises ``MissingExtra`` or ``CostModelUnavailable`` where the pinned version cannot be used."""
+    """Raise ``MissingExtra`` or ``CostModelUnavailable`` unless the pinned version can be used."""
     try:
         found = metadata.version(TOOL)
     except metadata.PackageNotFoundError:
@@ -71,7 +71,7 @@ class CostModel:
         self._endless = _accelerator(array.hardware, top_bits=ENDLESS_BITS)
 
     def cost(self, shape: Shape) -> LayerCost:
-        """Of the orders of its dataflows, the one with the smallest energy x delay. Raises ``LayerNotMapped``."""
+        """Cost of the order of its dataflows with the smallest energy x delay. Raises ``LayerNotMapped``."""
         mapped = lay(shape, self._array)
         layer = _layer(mapped, shape.stride)
         spread = self._spread(layer)
@@ -83,7 +83,7 @@ class CostModel:
         return self._read(best)
 
     def _spread(self, layer: Any) -> tuple[Any, Any]:
-        """In space, as the tool holds it: once for energy, once for cycles; here they are the same."""
+        """The spatial mapping in the tool's form: once for energy, once for cycles; here they are the same."""
         from zigzag.stages.evaluation.cost_model_evaluation import CostModelStage
         from zigzag.stages.mapping.spatial_mapping_conversion import SpatialMappingConversionStage
 
@@ -93,7 +93,7 @@ class CostModel:
         return both
 
     def _evaluate(self, layer: Any, spread: tuple[Any, Any], order: Order) -> Any | None:
-        """None where a memory does not hold what the order asks of it."""
+        """``None`` where a memory is too small for the order."""
         from zigzag.cost_model.cost_model import CostModelEvaluation
         from zigzag.datatypes import LayerDim
         from zigzag.mapping.temporal_mapping import TemporalMappingType
@@ -125,7 +125,7 @@ class CostModel:
             temporal_mapping=evaluated.temporal_mapping,
         )
         words = sum(sum(levels[-1].data.values()) for levels in evaluated.memory_word_access.values())
-        # The tool hides some transfers of the first and last tiles: no layer ends before its words are through.
+        # The tool hides some transfers of the first and last tiles: no layer ends before its words are moved.
         cycles = max(float(evaluated.latency_total2), float(words))
         return LayerCost(
             cycles=cycles,
@@ -153,7 +153,7 @@ def _accelerator(hardware: str, top_bits: int | None = None) -> Any:
 
 
 def _sort_once(hierarchy: Any) -> None:
-    """The tool sorts an array's memories at every look at one of them: about a third of its time."""
+    """Sort an array's memories once: the tool sorts them at every access, a third of its time."""
     in_order = list(hierarchy.topological_sort())
     hierarchy.topological_sort = lambda: iter(in_order)
 

@@ -1,4 +1,4 @@
-"""Small networks in ONNX, with random weights, made here: to try the profiler and the gateway with."""
+"""Create small ONNX networks with random weights, to try the profiler and the gateway."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 OPSET = 17
 IR = 9
-"""Old enough for every ONNX Runtime that Mirage goes with."""
+"""ONNX version that every supported ONNX Runtime can read."""
 
 
 class _Graph:
-    """A network under construction: nodes one after the other, weights drawn as they are asked for."""
+    """A network under construction: nodes in sequence, weights drawn on request."""
 
     def __init__(self, name: str, seed: int) -> None:
         self._onnx = _onnx()
@@ -28,24 +28,24 @@ class _Graph:
         self._weights: list[Any] = []
 
     def node(self, kind: str, *inputs: str, **attributes: Any) -> str:
-        """The name of what comes out."""
+        """Add a node; returns the name of its output."""
         out = f"{kind.lower()}{len(self._nodes)}"
         self._nodes.append(self._onnx.helper.make_node(kind, list(inputs), [out], **attributes))
         return out
 
     def weight(self, *shape: int) -> str:
-        """Drawn so that activations keep their size."""
+        """Weights drawn so that activations keep their scale."""
         scale = 1 / np.sqrt(max(1, int(np.prod(shape[1:] if len(shape) > 2 else shape[:1]))))
         return self.constant((self._draw.standard_normal(shape) * scale).astype(np.float32))
 
     def constant(self, values: np.ndarray) -> str:
-        """A tensor that is part of the network."""
+        """Add a constant tensor."""
         name = f"w{len(self._weights)}"
         self._weights.append(self._onnx.numpy_helper.from_array(values, name))
         return name
 
     def write(self, path: Path, given: tuple[int, ...], answer: str, size: int) -> Path:
-        """As a file. The first size of input and output, the batch, is left open."""
+        """Write it to a file. The first size of input and output, the batch, is open."""
         helper, real = self._onnx.helper, self._onnx.TensorProto.FLOAT
         self._nodes.append(helper.make_node("Identity", [answer], ["y"]))
         x = helper.make_tensor_value_info("x", real, ["batch", *given])
@@ -58,7 +58,7 @@ class _Graph:
 
 
 def write_examples(folder: Path) -> list[Path]:
-    """``convnet.onnx``, ``mlp.onnx``, ``transformer.onnx``; input ``x``, output ``y``, of any batch."""
+    """Write ``convnet.onnx``, ``mlp.onnx``, ``transformer.onnx``; input ``x``, output ``y``, of any batch."""
     folder.mkdir(parents=True, exist_ok=True)
     return [make(folder / f"{name}.onnx") for name, make in _MAKERS.items()]
 

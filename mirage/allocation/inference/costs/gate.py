@@ -1,6 +1,6 @@
-"""Whether the cost model is intact: the figures that its makers publish, made again.
+"""Verify the cost model: reproduce the figures that its authors publish.
 
-ZigZag's own regression test (``tests/main/test_origin/test_tpu_like.py`` at 3.8.5) says what its ResNet-18, on its
+ZigZag's regression test (``tests/main/test_origin/test_tpu_like.py`` at 3.8.5) states what its ResNet-18, on its
 TPU-like array and mapping, must give: 1871436380.66 pJ and 3703960.5 cycles. All three files are in its package.
 Energy hardly moves from version to version, cycles do: 3.9.1 gives 3865041.
 """
@@ -18,19 +18,19 @@ from mirage.allocation.inference.costs.costmodel import VERSION, check_installed
 PICOJOULES = 1871436380.656
 CYCLES = 3703960.5
 TOLERANCE = 1e-9
-"""Relative: rounding of sums, no more."""
+"""Relative tolerance, for the rounding of sums."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What the cost model gave."""
+    """Figures of the cost model."""
 
     picojoules: float
     cycles: float
 
     @property
     def intact(self) -> bool:
-        """Both are as published."""
+        """Whether both are as published."""
         return _near(self.picojoules, PICOJOULES) and _near(self.cycles, CYCLES)
 
     def __str__(self) -> str:
@@ -39,7 +39,7 @@ class Checked:
 
 
 def check_cost_model() -> Checked:
-    """Some minutes. Raises ``CostModelUnavailable``."""
+    """Run the cost model; takes some minutes. Raises ``CostModelUnavailable``."""
     check_installed()
     from zigzag.api import get_hardware_performance_zigzag
 

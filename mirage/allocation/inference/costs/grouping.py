@@ -1,4 +1,4 @@
-"""Layers taken together: fewer, longer pieces, so that less is decided and less often."""
+"""Join layers to fewer, longer segments, so that fewer decisions are needed."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from mirage.domain.request import CostTable
 
 
 def group_pieces(table: CostTable, most: int) -> CostTable:
-    """The same table with at most so many pieces a model: neighbours are joined where the work is cut most evenly.
+    """The same table with at most this many segments per model, split where the work divides most evenly.
 
-    A joined piece costs what its layers cost one after the other, and no kind runs it that cannot run them all.
+    A joined segment costs the sum of its layers, and only kinds that can run all of its layers can run it.
     Cuts lie where the work so far, as the mean over kinds of each kind's share, is nearest to an even division.
     """
     if most < 1:
-        raise ValueError(f"a model has at least one piece, not {most}")
+        raise ValueError(f"a model needs at least one segment, not {most}")
     starts = [
         begin + offset
         for begin, end in zip(table.first[:-1], table.first[1:], strict=True)
@@ -37,7 +37,7 @@ def group_pieces(table: CostTable, most: int) -> CostTable:
 
 
 def _cuts(seconds: np.ndarray, most: int) -> list[int]:
-    """Where the groups of one model begin."""
+    """First rows of the groups of one model."""
     if len(seconds) <= most:
         return list(range(len(seconds)))
     able = seconds[:, ~np.isnan(seconds).any(axis=0)]

@@ -20,7 +20,7 @@ KINDS = ("conv", "depthwise", "dense", "matmul")
 
 
 class LayerListError(MirageError):
-    """A list of layers that cannot be used. Says where and why."""
+    """An invalid list of layers; the text names the place and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Shape:
     inputs: int
     """Channels of one group."""
     height: int
-    """Of the output; the rows of a matrix."""
+    """Size of the output; the rows of a matrix."""
     width: int
     kernel_height: int
     kernel_width: int
@@ -41,7 +41,7 @@ class Shape:
 
     @property
     def macs(self) -> int:
-        """Multiplications, each with its sum."""
+        """Number of multiply-add operations."""
         return self.filter_words * self.height * self.width
 
     @property
@@ -75,7 +75,7 @@ class Network:
 
     @property
     def macs(self) -> int:
-        """Of one inference."""
+        """Multiply-add operations of one inference."""
         return sum(layer.shape.macs for layer in self.layers)
 
     @property
@@ -85,30 +85,30 @@ class Network:
 
 
 def network_names() -> tuple[str, ...]:
-    """The networks that come with Mirage."""
+    """Names of the built-in networks."""
     files = resources.files(__package__).joinpath("networks").iterdir()
     return tuple(sorted(file.name.removesuffix(".csv") for file in files if file.name.endswith(".csv")))
 
 
 def network(name: str) -> Network:
-    """A network that comes with Mirage. Raises ``LayerListError`` where there is none of this name."""
+    """A built-in network. Raises ``LayerListError`` for an unknown name."""
     if name not in network_names():
-        raise LayerListError(f"there is no network {name!r}; there are: {', '.join(network_names())}")
+        raise LayerListError(f"unknown network {name!r} (choose from {', '.join(network_names())})")
     text = resources.files(__package__).joinpath("networks", f"{name}.csv").read_text(encoding="utf-8")
     return read_network(name, text.splitlines())
 
 
 def read_network(name: str, lines: Iterable[str]) -> Network:
-    """A network from its list: ``#`` lines that say what it is, the columns' names, one line a layer."""
+    """A network from its list: ``#`` comment lines, the names of the columns, one line per layer."""
     numbered = list(enumerate(lines, 1))
     title = " ".join(line.lstrip("# ").strip() for _, line in numbered if line.startswith("#"))
     rows = [(number, line) for number, line in numbered if line.strip() and not line.startswith("#")]
     if not rows or tuple(rows[0][1].split(",")) != COLUMNS:
-        raise LayerListError(f"{name}: the first line that is no comment must be {','.join(COLUMNS)}")
+        raise LayerListError(f"{name}: the first line after comments must be {','.join(COLUMNS)}")
     layers = tuple(_layers(name, rows[1:]))
     twice = sorted(layer for layer, times in Counter(layer.name for layer in layers).items() if times > 1)
     if not layers or twice:
-        raise LayerListError(f"{name}: {'layers named twice: ' + ', '.join(twice) if twice else 'no layers'}")
+        raise LayerListError(f"{name}: {'duplicate layers: ' + ', '.join(twice) if twice else 'no layers'}")
     return Network(name, title, layers)
 
 
@@ -116,7 +116,7 @@ def _layers(name: str, rows: list[tuple[int, str]]) -> Iterator[Layer]:
     for (number, _), fields in zip(rows, csv.reader(line for _, line in rows), strict=True):
         where = f"{name}, line {number}"
         if len(fields) != len(COLUMNS) or fields[1] not in KINDS:
-            raise LayerListError(f"{where}: needs {len(COLUMNS)} fields, the second one of {', '.join(KINDS)}")
+            raise LayerListError(f"{where}: expected {len(COLUMNS)} fields, the second one of {', '.join(KINDS)}")
         if not all(field.isdecimal() and len(field) <= _MOST_DIGITS and int(field) > 0 for field in fields[2:]):
-            raise LayerListError(f"{where}: sizes are whole numbers above 0, of at most {_MOST_DIGITS} digits")
+            raise LayerListError(f"{where}: sizes must be integers above 0, of at most {_MOST_DIGITS} digits")
         yield Layer(fields[0], fields[1], Shape(*map(int, fields[2:])))

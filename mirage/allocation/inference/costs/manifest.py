@@ -1,4 +1,4 @@
-"""Where a cost table comes from: kept next to it as JSON, so that its figures can be judged and made again."""
+"""Origin of a cost table, stored next to it as JSON, so that its figures can be judged and reproduced."""
 
 from __future__ import annotations
 
@@ -23,59 +23,59 @@ class _Document(BaseModel):
 
 
 class Measurement(_Document):
-    """Of one model on one real unit."""
+    """Measurements of one model on one real unit."""
 
     repeats: int = Field(ge=1)
     median_seconds: float = Field(ge=0)
     p95_seconds: float = Field(ge=0)
     resident_bytes: int = Field(ge=0)
-    """What the process holds more with the model loaded and run than before."""
+    """Additional memory of the process after the model was loaded and run, in bytes."""
     model_sha256: str
 
 
 class UnitSource(_Document):
-    """How one kind's column came about."""
+    """Origin of the column of one kind."""
 
     source: str
     clock_hz: float | None = Field(default=None, gt=0)
-    """Cycles are told in this clock; none where seconds were measured."""
+    """Clock of the cycles, in Hz; ``None`` where seconds were measured."""
     hardware: str = ""
     """The cost model's description of the array, or the name of the real unit."""
     mapping: str = ""
-    """How layers are laid over the array, or the settings of the runtime."""
+    """How layers are mapped to the array, or the settings of the runtime."""
     energy: str = ""
-    """Where joules come from; says so where there are none."""
+    """Origin of the joules; states it if joules are unknown."""
     measured: dict[str, Measurement] = Field(default_factory=dict)
-    """By model; none where a cost model was asked."""
+    """Measurements by model; empty for a cost model."""
 
 
 class Manifest(_Document):
-    """Of a whole table."""
+    """Origin of a whole table."""
 
     format: Literal["mirage-costs-1"] = "mirage-costs-1"
     made_by: str
     """Tool and version."""
     models: dict[str, str]
-    """What each is."""
+    """Description of each model."""
     units: dict[str, UnitSource]
     hashes: dict[str, str] = Field(default_factory=dict)
     """SHA-256 of the table and of each unit's hardware and mapping."""
 
 
 def manifest_path(table: Path) -> Path:
-    """Next to the table: ``edge.csv`` has ``edge.manifest.json``."""
+    """Path of the manifest: ``edge.csv`` has ``edge.manifest.json``."""
     return table.with_suffix(".manifest.json")
 
 
 def write_manifest(manifest: Manifest, table: Path) -> None:
-    """Written after the table, with the hashes of what is in it now."""
+    """Write it after the table, with the hashes of the table's content."""
     hashes = {"table": sha256(table.read_bytes()).hexdigest(), **_unit_hashes(manifest)}
     text = manifest.model_copy(update={"hashes": hashes}).model_dump_json(indent=1)
     manifest_path(table).write_text(text + "\n", encoding="utf-8")
 
 
 def read_manifest(table: Path) -> Manifest | None:
-    """None where there is none. Raises ``ManifestError`` where it is damaged or not this table's."""
+    """``None`` for a table without a manifest. Raises ``ManifestError`` if it is damaged or of another table."""
     path = manifest_path(table)
     if not path.exists():
         return None

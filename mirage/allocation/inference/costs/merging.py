@@ -1,4 +1,4 @@
-"""Several cost tables as one: more models, or more kinds of units."""
+"""Merge cost tables with different models or kinds of units."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ FIGURES = ("seconds", "compute_seconds", "joules", "dram_bytes")
 
 
 class CannotMerge(MirageError):
-    """Tables that say different things about the same. Says which."""
+    """Tables that contradict each other; the text names the entry."""
 
 
 def merge_tables(tables: Sequence[CostTable]) -> CostTable:
-    """One table of all models and kinds. Where no table has a pair of them, the kind cannot run the model (NaN).
+    """One table of all models and kinds. If no table has a pair of them, the kind cannot run the model (NaN).
 
-    Raises ``CannotMerge`` where two tables cut a model into different pieces, or both have a pair.
+    Raises ``CannotMerge`` where two tables split a model differently, or both have a pair.
     """
     pieces: dict[str, tuple[str, ...]] = {}
     for table in tables:
         for model, names in _pieces(table).items():
             if pieces.setdefault(model, names) != names:
-                raise CannotMerge(f"{model}: the tables cut it into different pieces")
+                raise CannotMerge(f"{model}: the tables split it into different segments")
     models, kinds = tuple(pieces), tuple(dict.fromkeys(kind for table in tables for kind in table.kinds))
     first = np.cumsum([0, *(len(pieces[model]) for model in models)]).astype(np.int32)
     begins = dict(zip(models, first[:-1].tolist(), strict=True))
@@ -41,14 +41,14 @@ def merge_tables(tables: Sequence[CostTable]) -> CostTable:
 
 
 def merge_manifests(manifests: Sequence[Manifest]) -> Manifest:
-    """Where the parts come from. A kind that several tables have models of must come from one source."""
+    """Sources of the parts. All models of a kind must come from one source."""
     merged = manifests[0]
     for other in manifests[1:]:
         units = dict(merged.units)
         for kind, unit in other.units.items():
             before = units.get(kind, unit)
             if unit.model_copy(update={"measured": before.measured}) != before:
-                raise CannotMerge(f"{kind}: the tables have it from different hardware or settings")
+                raise CannotMerge(f"{kind}: the tables measured it on different hardware or with other settings")
             units[kind] = before.model_copy(update={"measured": {**before.measured, **unit.measured}})
         tools = dict.fromkeys([*merged.made_by.split("; "), *other.made_by.split("; ")])
         merged = Manifest(made_by="; ".join(tools), models={**merged.models, **other.models}, units=units)

@@ -1,8 +1,8 @@
-"""Orders of a layer's loops in time, by an array's dataflow: what the cost model is asked about.
+"""Orders of a layer's loops in time, by an array's dataflow: the input of the cost model.
 
-The model could search all orders itself. That takes minutes a layer where it cuts loops finely enough to fill
-small memories; where it does not, it misses the best by a factor of two. A dataflow says what lies inside; what is
-left outside is tried in every order.
+The model could search all orders. That takes minutes per layer if it splits loops finely enough to fill small
+memories; otherwise it misses the best by a factor of two. A dataflow states the inner loops; the outer loops are
+tried in every order.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mirage.allocation.inference.costs.arrays import Array, Inner, Mapped
 
 Order = tuple[tuple[str, int], ...]
-"""Loops and how many steps of each, the innermost first."""
+"""Loops and their numbers of steps, the innermost first."""
 
 
 def orders(mapped: Mapped, array: Array) -> list[Order]:
@@ -29,7 +29,7 @@ def orders(mapped: Mapped, array: Array) -> list[Order]:
 
 
 def _inside(dataflow: tuple[Inner, ...], steps: dict[str, int]) -> tuple[Order, dict[str, int]]:
-    """The loops that a dataflow holds inside, and the steps that are left for outside."""
+    """The inner loops of a dataflow, and the steps that are left for outside."""
     left = dict(steps)
     inside: list[tuple[str, int]] = []
     for inner in dataflow:

@@ -1,4 +1,4 @@
-"""Cost tables measured on real units: whole networks in ONNX Runtime, one piece each."""
+"""Cost tables measured on real units: whole networks in ONNX Runtime, one segment each."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ TYPES = {
 
 
 class CannotProfile(MirageError):
-    """A network or a unit that cannot be measured here. Says which and why."""
+    """A network or a unit that cannot be measured here; the text names it and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repeats:
-    """How often a network is run: first unmeasured, then measured."""
+    """Number of runs of a network: first unmeasured, then measured."""
 
     warmup: int = 5
     measured: int = 50
@@ -49,7 +49,7 @@ class Repeats:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What was measured of one network on one unit."""
+    """Measurements of one network on one unit."""
 
     measurement: Measurement
     joules: float
@@ -58,7 +58,7 @@ class Profile:
 def profile(
     models: Sequence[Path], units: Sequence[RealUnit], repeats: Repeats, progress: Callable[[str], None]
 ) -> tuple[CostTable, Manifest]:
-    """The measured table: seconds are the median of a run, batch 1 where the network leaves sizes open.
+    """The measured table: seconds are the median of a run, with batch 1 where the network leaves sizes open.
 
     Raises ``CannotProfile``, ``MissingExtra``.
     """
@@ -66,7 +66,7 @@ def profile(
     for what, given in (("network", names), ("unit", [unit.kind for unit in units])):
         twice = sorted({name for name in given if given.count(name) > 1})
         if twice:
-            raise CannotProfile(f"each {what} needs a name of its own; twice: {', '.join(twice)}")
+            raise CannotProfile(f"duplicate {what} name: {', '.join(twice)}; each {what} needs a different one")
     found: dict[tuple[str, str], Profile] = {}
     for path in models:
         for unit in units:
@@ -77,7 +77,7 @@ def profile(
 
 
 def measure(path: Path, unit: RealUnit, repeats: Repeats) -> Profile:
-    """One network on one unit, with nothing else at work in this process."""
+    """One network on one unit, with nothing else running in this process."""
     runtime, held = _runtime(), _resident()
     session = _session(runtime, path, unit)
     feeds = {given.name: _filled(given, path) for given in session.get_inputs()}
@@ -106,14 +106,16 @@ def _session(runtime: Any, path: Path, unit: RealUnit) -> Any:
         options.intra_op_num_threads = unit.number
     else:
         if "CUDAExecutionProvider" not in runtime.get_available_providers():
-            raise CannotProfile(f"{unit.kind}: this ONNX Runtime has no CUDA (onnxruntime-gpu has, with a device)")
+            raise CannotProfile(
+                f"{unit.kind}: this ONNX Runtime has no CUDA; install onnxruntime-gpu and use a GPU"
+            )
         providers = [("CUDAExecutionProvider", {"device_id": unit.number}), *providers]
     try:
         read_network(path)
         session = runtime.InferenceSession(str(path), options, providers=providers)
     except ArtifactMismatch as error:
         raise CannotProfile(str(error)) from None
-    except Exception as error:  # the runtime raises classes of its own
+    except Exception as error:  # the runtime raises various classes
         raise CannotProfile(f"{path}: {str(error).splitlines()[0]}") from error
     if unit.device == "cuda" and "CUDAExecutionProvider" not in session.get_providers():
         raise CannotProfile(f"{unit.kind}: CUDA device {unit.number} cannot be used")
@@ -128,10 +130,12 @@ def _runtime() -> Any:
 
 
 def _filled(given: Any, path: Path) -> np.ndarray:
-    """An input: small numbers where they are real, zeros where they may be positions; open sizes are 1."""
+    """An input: small random numbers for floats, zeros for integers that may be positions; open sizes are 1."""
     kind = TYPES.get(given.type)
     if kind is None:
-        raise CannotProfile(f"{path}: input {given.name!r} is a {given.type}; numbers in tensors can be filled in")
+        raise CannotProfile(
+            f"{path}: input {given.name!r} is a {given.type}; only tensors of numbers are supported"
+        )
     shape = [size if isinstance(size, int) and size > 0 else 1 for size in given.shape]
     if np.issubdtype(kind, np.floating):
         return np.random.default_rng(0).standard_normal(shape).astype(kind)
@@ -144,7 +148,7 @@ def _runner(session: Any, feeds: dict[str, np.ndarray], path: Path, unit: RealUn
 
     try:
         run()
-    except Exception as error:  # the runtime raises classes of its own
+    except Exception as error:  # the runtime raises various classes
         raise CannotProfile(f"{path} does not run on {unit.kind}: {str(error).splitlines()[0]}") from error
     return run
 

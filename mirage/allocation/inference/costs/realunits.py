@@ -1,4 +1,4 @@
-"""Real units as users write them for the profiler: ``cpu2=threads:2``, ``gpu=cuda:0``."""
+"""Real units of the profiler in option notation: ``cpu2=threads:2``, ``gpu=cuda:0``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SPELLING = re.compile(r"(?P<kind>[A-Za-z0-9._-]+)=(?P<device>threads|cuda):(?P<n
 
 
 class BadUnit(MirageError):
-    """A unit that is not written as NAME=threads:N or NAME=cuda:N."""
+    """A unit that is not in the form NAME=threads:N or NAME=cuda:N."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,15 +22,17 @@ class RealUnit:
     device: str
     """``threads`` or ``cuda``."""
     number: int
-    """Of threads, or the device's."""
+    """Number of threads, or index of the device."""
 
     def __str__(self) -> str:
         return f"{self.device}:{self.number}"
 
 
 def parse_unit(text: str) -> RealUnit:
-    """Raises ``BadUnit``."""
+    """Parse a unit. Raises ``BadUnit``."""
     found = SPELLING.fullmatch(text)
     if found is None or (found["device"] == "threads" and int(found["number"]) == 0):
-        raise BadUnit(f"{text!r}: a unit is NAME=threads:N (at least 1) or NAME=cuda:N, as cpu2=threads:2")
+        raise BadUnit(
+            f"invalid unit {text!r}; expected NAME=threads:N (at least 1) or NAME=cuda:N, as cpu2=threads:2"
+        )
     return RealUnit(found["kind"], found["device"], int(found["number"]))

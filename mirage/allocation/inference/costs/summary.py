@@ -1,4 +1,4 @@
-"""What a cost table says of whole models: how long, how much, and which kind of unit wins where."""
+"""Costs of whole models from a cost table: time, energy, and the fastest kind of unit by segment."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class ModelOnKind:
     pieces: int
     seconds: float
     compute_share: float
-    """Of the seconds, those that would remain were the shared memory infinitely fast."""
+    """Part of the seconds that would remain with an infinitely fast shared memory."""
     joules: float
     bytes_a_second: float
     fastest: int
-    """Pieces that no kind runs faster (where several are as fast, each counts them)."""
+    """Segments that no kind runs faster (all kinds of equal speed count them)."""
 
 
 def summarise(table: CostTable) -> list[ModelOnKind]:
-    """By model, then by kind."""
+    """Summaries by model, then by kind."""
     best = np.nanmin(table.seconds, axis=1, keepdims=True)
     return [
         _one(table, model, kind, best) for model in range(len(table.models)) for kind in range(len(table.kinds))

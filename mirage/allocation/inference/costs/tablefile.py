@@ -1,12 +1,12 @@
-"""Cost tables as CSV: one line for each piece and kind of unit.
+"""Cost tables as CSV: one line for each segment and kind of unit.
 
 ===================  =======================================================================
-``model,piece``      a model's pieces run in the order of their lines
-``kind``             of unit
-``cycles,clock_hz``  may be empty; ``seconds`` is then what was measured
-``seconds``          alone on the unit; empty: this kind cannot run this piece
-``compute_seconds``  what remains were the shared memory infinitely fast; at most ``seconds``
-``joules``           of one run; 0 where they are not known
+``model,piece``      segments of a model, run in the order of their lines
+``kind``             kind of unit
+``cycles,clock_hz``  may be empty; ``seconds`` was then measured
+``seconds``          alone on the unit; empty: this kind cannot run this segment
+``compute_seconds``  seconds with an infinitely fast shared memory; at most ``seconds``
+``joules``           of one run; 0 where unknown
 ``dram_bytes``       moved to and from the shared memory
 ===================  =======================================================================
 """
@@ -34,11 +34,11 @@ COLUMNS = ("model", "piece", "kind", "cycles", "clock_hz", "seconds", "compute_s
 FIGURES = COLUMNS[3:]
 SHOWN = 20
 ROUNDING = 1e-6
-"""Seconds and cycles of one line may differ by so much, relatively."""
+"""Allowed relative difference between seconds and cycles of one line."""
 
 
 class CostTableError(MirageError):
-    """A table that cannot be used: every problem that it has, by line."""
+    """An invalid table: every problem in it, by line."""
 
     def __init__(self, where: str, problems: list[str]) -> None:
         more = [f"and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else []
@@ -53,12 +53,12 @@ class _Line:
     piece: str
     kind: str
     figures: dict[str, float]
-    """Empty where one of them is no figure, which was said."""
+    """Empty if one of them is no number, which is reported separately."""
 
 
 @dataclass(slots=True)
 class _Reading:
-    """What was read so far; pieces and kinds in the order in which they came."""
+    """The content read so far; segments and kinds in order of appearance."""
 
     cells: dict[tuple[str, str, str], _Line] = field(default_factory=dict)
     pieces: dict[str, dict[str, None]] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class _Reading:
 
 
 def read_table(path: Path) -> CostTable:
-    """The table of a file. Raises ``CostTableError`` with all that is wrong with it."""
+    """Read the table of a file. Raises ``CostTableError`` with all problems."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
             return parse_table(str(path), file)
@@ -76,12 +76,12 @@ def read_table(path: Path) -> CostTable:
 
 
 def parse_table(where: str, lines: Iterable[str]) -> CostTable:
-    """The table of lines of CSV. Raises ``CostTableError``."""
+    """Read a table from lines of CSV. Raises ``CostTableError``."""
     reading = _Reading()
     rows = csv.reader(lines)
     header = next(rows, [])
     if tuple(header) != COLUMNS:
-        raise CostTableError(where, [f"line 1: must be {','.join(COLUMNS)}; it is {','.join(header) or 'empty'}"])
+        raise CostTableError(where, [f"line 1: expected {','.join(COLUMNS)}, not {','.join(header) or 'nothing'}"])
     for line in _lines(rows, reading.problems):
         _take(line, reading)
     reading.problems += _missing(reading)
@@ -93,7 +93,7 @@ def parse_table(where: str, lines: Iterable[str]) -> CostTable:
 
 
 def write_table(table: CostTable, path: Path, manifest: Manifest) -> None:
-    """The table and its manifest next to it."""
+    """Write the table and, next to it, its manifest."""
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
@@ -129,7 +129,7 @@ def _lines(rows: Iterator[list[str]], problems: list[str]) -> Iterator[_Line]:
         if not row:
             continue
         if len(row) != len(COLUMNS):
-            problems.append(f"line {number}: {len(row)} fields, needs {len(COLUMNS)}")
+            problems.append(f"line {number}: {len(row)} fields, expected {len(COLUMNS)}")
             continue
         empty = [name for name, text in zip(COLUMNS[:3], row, strict=False) if not text.strip()]
         named = zip(FIGURES, row[3:], strict=True)
@@ -148,7 +148,7 @@ def _no_figure(name: str, text: str) -> Iterator[str]:
     try:
         figure = float(text) if text.strip() else 0.0
     except ValueError:
-        yield f"{name} is no number: {text!r}"
+        yield f"{name} is not a number: {text!r}"
         return
     if not 0 <= figure < math.inf:
         yield f"{name} must be finite and not negative: {text}"
@@ -157,7 +157,7 @@ def _no_figure(name: str, text: str) -> Iterator[str]:
 def _take(line: _Line, reading: _Reading) -> None:
     before = reading.cells.setdefault((line.model, line.piece, line.kind), line)
     if before is not line:
-        twice = f"{line.model}, {line.piece}, {line.kind} is there already, in line {before.number}"
+        twice = f"{line.model}, {line.piece}, {line.kind} is also in line {before.number}"
         reading.problems.append(f"line {line.number}: {twice}")
     reading.pieces.setdefault(line.model, {})[line.piece] = None
     reading.kinds[line.kind] = None
@@ -169,22 +169,22 @@ def _wrong(figures: dict[str, float]) -> Iterator[str]:
     seconds = figures["seconds"]
     if math.isnan(seconds):
         if not all(math.isnan(figure) for figure in figures.values()):
-            yield "seconds are empty: then the other figures are, too"
+            yield "seconds are empty, so the other figures must be empty, too"
         return
     if math.isnan(figures["cycles"]) != math.isnan(figures["clock_hz"]):
-        yield "cycles and clock_hz go together"
+        yield "cycles and clock_hz must be given together"
     yield from (f"{name} is empty" for name in FIGURES[3:] if math.isnan(figures[name]))
     if figures["compute_seconds"] > seconds * (1 + ROUNDING):
-        yield f"compute_seconds {figures['compute_seconds']:g} are more than seconds {seconds:g}"
+        yield f"compute_seconds {figures['compute_seconds']:g} exceed seconds {seconds:g}"
     told = figures["cycles"] / figures["clock_hz"] if figures["clock_hz"] else math.nan
     if abs(told - seconds) > ROUNDING * seconds:
-        yield f"seconds {seconds:g} are not cycles / clock_hz, {told:g}"
+        yield f"seconds {seconds:g} differ from cycles / clock_hz, {told:g}"
     if seconds == 0:
         yield "seconds must be above 0"
 
 
 def _missing(reading: _Reading) -> Iterator[str]:
-    """Pairs without a line, and pieces that no kind can run."""
+    """Pairs without a line, and segments that no kind can run."""
     for model, pieces in reading.pieces.items():
         for piece in pieces:
             lines = {kind: reading.cells.get((model, piece, kind)) for kind in reading.kinds}

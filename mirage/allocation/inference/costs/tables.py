@@ -1,4 +1,4 @@
-"""Cost tables by the names that users write: those that come with Mirage (``edge``), or a file's path."""
+"""Cost tables by name: a built-in one (``edge``), or the path of a file."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ if TYPE_CHECKING:
 
 
 class UnknownCostTable(MirageError):
-    """Neither the name of a table nor a file. Says which tables there are."""
+    """Neither the name of a table nor a file; the text lists the built-in tables."""
 
 
 def table_names() -> tuple[str, ...]:
-    """The tables that come with Mirage."""
+    """Names of the built-in tables."""
     return tuple(sorted(path.stem for path in _folder().glob("*.csv")))
 
 
 def cost_table(name: str) -> CostTable:
-    """The table that a user calls ``name``. Raises ``UnknownCostTable``, ``CostTableError``, ``ManifestError``."""
+    """The table of a name or path. Raises ``UnknownCostTable``, ``CostTableError``, ``ManifestError``."""
     path = table_path(name)
     read_manifest(path)
     return read_table(path)
 
 
 def cost_manifest(name: str) -> Manifest | None:
-    """Where the table comes from; None where nothing lies next to it."""
+    """The manifest of a table; ``None`` without one."""
     return read_manifest(table_path(name))
 
 
 def sources(names: Sequence[str]) -> list[Manifest]:
-    """Where tables come from. Raises ``ManifestError`` for one without a manifest."""
+    """Manifests of tables. Raises ``ManifestError`` for one without a manifest."""
     found = [(name, cost_manifest(name)) for name in names]
     unknown = [name for name, manifest in found if manifest is None]
     if unknown:
-        raise ManifestError(f"no manifest lies next to {', '.join(unknown)}: it is not known how they were made")
+        raise ManifestError(f"no manifest next to {', '.join(unknown)}, so the origin of the figures is unknown")
     return [manifest for _, manifest in found if manifest is not None]
 
 
 def table_path(name: str) -> Path:
-    """The file behind a name. A name without a slash and an ending is one of Mirage's own."""
+    """The file of a name. A name without a slash and a suffix is a built-in table."""
     if name in table_names():
         return _folder() / f"{name}.csv"
     path = Path(name)
@@ -58,7 +58,7 @@ def table_path(name: str) -> Path:
         there = False
     if not there:
         known = ", ".join(table_names())
-        raise UnknownCostTable(f"there is no cost table {name!r}: no such file, and Mirage's own are: {known}")
+        raise UnknownCostTable(f"no cost table {name!r}: no such file, and the built-in tables are: {known}")
     return path
 
 

@@ -1,1 +1,1 @@
-"""Who runs where: rules, scores and searches."""
+"""Policies for requests: rules, scores and searches."""

@@ -1,4 +1,4 @@
-"""Policies that are a number to the kernel: it plays whole runs by them, the gateway asks the same function."""
+"""Policies that the kernel knows by number: it runs whole replays with them; the gateway calls the same code."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class CompiledPolicy:
     period = 0.0
 
     def __init__(self, name: str, code: int, parameters: Mapping[int, float], *, remembers: bool = False) -> None:
-        """``parameters``: by place, the others 0. ``remembers``: it keeps something for each request."""
+        """``parameters``: by place, the others 0. ``remembers``: whether it keeps state for each request."""
         self.name, self.code = name, code
         self.parameters: Float64 = np.zeros(PARAMETERS)
         for place, value in parameters.items():
@@ -44,17 +44,17 @@ class CompiledPolicy:
 
     @property
     def keeps_order(self) -> bool:
-        """Whether two that wait stay in the same order, but for ``late-last``; and nobody waits for a unit."""
+        """Whether two waiting requests keep their order, except for ``late-last``, and none waits for a unit."""
         return self.code in (FCFS, EDF, LLF, SJF) and self.parameters[WAIT] == 0.0
 
     @property
     def puts_late_last(self) -> bool:
-        """Whether those that can keep their deadline no more come behind all others."""
+        """Whether requests that can no longer meet their deadline come behind all others."""
         return bool(self.parameters[LATE_LAST] > 0.0)
 
     @property
     def spares_bandwidth(self) -> bool:
-        """Whether nothing begins while what runs wants all of the bandwidth."""
+        """Whether no request begins while the running ones use all of the bandwidth."""
         return bool(self.parameters[SPARE] > 0.0)
 
     def begin(self) -> None:
@@ -73,5 +73,5 @@ class CompiledPolicy:
         return Dispatch(draft.ready[:count].copy(), draft.unit[:count].copy())
 
     def ask(self, look: Look, now: float, count: int, draft: Draft) -> int:
-        """As ``kernel.deciding.decide``, by this policy."""
+        """``kernel.deciding.decide`` by this policy."""
         return decide(self.code, self.parameters, look, now, count, draft)

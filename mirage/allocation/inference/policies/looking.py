@@ -1,6 +1,6 @@
-"""A ``SystemView`` as compiled policies look at it.
+"""A ``SystemView`` in the form that compiled policies read.
 
-Its ready requests take the first slots, in their order; those that run take the following ones.
+Its ready requests take the first slots, in their order; running requests take the following ones.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FLOAT, _INT, _LONG = np.dtype(np.float64), np.dtype(np.int32), np.dtype(np.int6
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """A cost table as the kernel reads it, with what follows from it."""
+    """A cost table in the form that the kernel reads, with derived values."""
 
     table: CostTable
     first: Int32
@@ -38,7 +38,7 @@ class Costs:
 
 
 def read_costs(table: CostTable) -> Costs:
-    """Work out what follows from a table, once for all views of it."""
+    """Compute the derived values of a table, once for all views of it."""
     return Costs(
         table=table,
         first=_ints(table.first),
@@ -52,7 +52,7 @@ def read_costs(table: CostTable) -> Costs:
 
 
 def look_at(view: SystemView, costs: Costs) -> Look:
-    """The view, some of whose arrays it shares: it is good for as long as the view is."""
+    """The view, with which it shares some arrays: valid as long as the view is."""
     units = np.flatnonzero(view.running >= 0)
     piece = view.running_piece[units]
     unknown = np.zeros(len(units))
@@ -85,7 +85,7 @@ def look_at(view: SystemView, costs: Costs) -> Look:
 
 
 def new_draft(slots: int, units: int) -> Draft:
-    """Working memory for so many requests, ready or not; nothing is remembered."""
+    """Working memory for this many requests, ready or not; without state."""
     return Draft(
         ready=np.zeros(units, np.int32),
         unit=np.zeros(units, np.int32),
@@ -103,7 +103,7 @@ def new_draft(slots: int, units: int) -> Draft:
 
 @dataclass(slots=True)
 class Desk:
-    """What a policy looks with: costs once read, and working memory that grows as requests do."""
+    """Cached costs, and working memory that grows with the number of requests."""
 
     _costs: Costs | None = None
     _draft: Draft | None = None
@@ -115,7 +115,7 @@ class Desk:
         return look_at(view, self._costs)
 
     def draft(self, look: Look) -> Draft:
-        """Working memory for it; what a policy remembers as a whole goes along when it grows."""
+        """Working memory for it; the state of a policy is copied when it grows."""
         slots, units, before = len(look.number), len(look.kind), self._draft
         if before is not None and len(before.key) >= slots and len(before.unit) == units:
             return before
@@ -128,23 +128,23 @@ class Desk:
 
 @dataclass(slots=True)
 class Memory:
-    """What a policy remembers of requests, which change their slots from view to view."""
+    """State of a policy about requests, whose slots change from view to view."""
 
     _rows: dict[int, Float64] = field(default_factory=dict)
 
     def recall(self, numbers: Int64, draft: Draft) -> None:
-        """Put what is known of these requests into their slots; 0 where nothing is."""
+        """Copy the state of these requests to their slots; 0 for new ones."""
         nothing = np.zeros(MEMORY)
         for slot, number in enumerate(numbers.tolist()):
             draft.memory[slot] = self._rows.get(number, nothing)
 
     def keep(self, numbers: Int64, draft: Draft) -> None:
-        """Remember the slots of these requests, and of no others."""
+        """Save the state of these slots, and discard all other."""
         self._rows = {number: draft.memory[slot].copy() for slot, number in enumerate(numbers.tolist())}
 
 
 def _slots(view: SystemView, units: NDArray[np.intp]) -> Int64:
-    """What runs stands behind what is ready, in the order of its units."""
+    """Running requests stand behind ready ones, in the order of their units."""
     running = np.full(len(view.running), -1, np.int64)
     running[units] = len(view.request) + np.arange(len(units))
     return running
@@ -155,7 +155,7 @@ def _joined(ready: NDArray[Any], running: NDArray[Any], dtype: np.dtype[Any]) ->
 
 
 def _own(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """As compiled code takes it: copied only where that has to be, as most decisions are about few requests."""
+    """The array for compiled code: copied only if necessary, because most decisions are about few requests."""
     flags = values.flags
     if values.dtype == dtype and flags.c_contiguous and flags.writeable:
         return values

@@ -1,20 +1,20 @@
-"""Policies by rule, and the options that their names take.
+"""Policies by rule, and the options of their names.
 
-Options stand behind a colon, joined by ``+``: ``edf:late-last``, ``llf:wait+late-last``.
+Options follow a colon, joined by ``+``: ``edf:late-last``, ``llf:wait+late-last``.
 
 ``late-last``
-    Requests that can keep their deadline no more, even alone and with each piece on the kind that is fastest for
-    it, come behind all others, among themselves as before. Without it a policy that goes by deadlines spends its
-    units on what is lost already once there is too much work. They are answered when there is time, at the
-    latest when nothing else waits.
+        Requests that can no longer meet their deadline, even alone and with each segment on its fastest kind, come
+        behind all others, in the same order as before. Without it, a policy by deadlines spends its units on lost
+        requests once there is too much work. Such requests are answered when there is time, at the latest when no
+        other waits.
 ``wait``
-    A request goes to the unit on which its next piece ends first, a busy one as well, and then waits for it.
-    Without it, it goes to the free unit on which the piece ends first.
+    A request goes to the unit on which its next segment ends first, even a busy one, and then waits for it.
+    Without it, it goes to the free unit on which the segment ends first.
 ``spare``
-    Nothing begins while what is on units wants all of the shared bandwidth; units stay free meanwhile. Without it,
-    pieces on all units slow each other down, whoever is urgent, and are late together. (Bandwidth is given equally
-    to those who want much: what is begun can be favoured no more, only what else is begun can be chosen. MoCA,
-    HPCA 2023, throttles those that run instead, which these units cannot.)
+        No request begins while the running ones use all of the shared bandwidth; units stay free meanwhile.
+    Without     it, segments on all units slow each other down, urgent or not, and are late together. (Bandwidth is
+    shared     equally among those that need much: a running request cannot be preferred, but the policy can choose
+    what else     begins. MoCA, HPCA 2023, throttles running requests instead, which these units cannot.)
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _OPTIONS = {"late-last": deciding.LATE_LAST, "spare": deciding.SPARE, "wait": de
 
 
 def fcfs(options: str = "") -> CompiledPolicy:
-    """First come, first served: by arrival, also between the pieces of a request."""
+    """First come, first served: by arrival, also between the segments of a request."""
     return _ordering("fcfs", deciding.FCFS, options)
 
 
 def lft(options: str = "") -> CompiledPolicy:
-    """Least finish time: by arrival, each to the unit on which its next piece ends first, busy ones too.
+    """Least finish time: by arrival, each to the unit on which its next segment ends first, busy ones too.
 
-    The same as ``fcfs:wait``: the greedy list scheduler by which heterogeneous schedulers are usually measured.
+    The same as ``fcfs:wait``: the greedy list scheduler, the usual baseline of heterogeneous schedulers.
     """
     policy = _ordering("lft", deciding.FCFS, options, ("late-last", "spare"))
     policy.parameters[deciding.WAIT] = 1.0
@@ -47,12 +47,12 @@ def edf(options: str = "") -> CompiledPolicy:
 
 
 def llf(options: str = "") -> CompiledPolicy:
-    """Least laxity first: deadline - now - seconds left, each piece on its fastest kind (Mok, 1983)."""
+    """Least laxity first: deadline - now - seconds left, each segment on its fastest kind (Mok, 1983)."""
     return _ordering("llf", deciding.LLF, options)
 
 
 def sjf(options: str = "") -> CompiledPolicy:
-    """Shortest job first, by the seconds left, each piece on its fastest kind: SRPT between pieces."""
+    """Shortest job first, by the seconds left, each segment on its fastest kind: SRPT between segments."""
     return _ordering("sjf", deciding.SJF, options)
 
 
@@ -69,13 +69,13 @@ def prema(options: str = "") -> CompiledPolicy:
 
 
 def random(options: str = "") -> CompiledPolicy:
-    """At random, seeded (``random:7``): numbers drawn from the request, its piece and the seed alone."""
+    """At random, seeded (``random:7``): numbers drawn only from the request, its segment and the seed."""
     seed, policy = (
         options or "0",
         CompiledPolicy(f"random:{options}" if options else "random", deciding.RANDOM, {}),
     )
     if not seed.isdecimal():
-        raise UnknownRequestPolicy(f"random: a seed is a whole number from 0 on, not {options!r}")
+        raise UnknownRequestPolicy(f"random: the seed must be an integer of at least 0, not {options!r}")
     policy.parameters[deciding.OWN] = int(seed)
     return policy
 
@@ -85,8 +85,8 @@ def herald(options: str = "") -> CompiledPolicy:
     overloaded.
 
     Known: layers are given to accelerators by their dataflow preference, the load is balanced, idle time removed.
-    Ours: online; by arrival; of the units that end the piece within 1.5 x the least time, busy ones with their
-    waiting time, the one with the least product of energy and delay.
+    Ours: online; by arrival; of the units that end the segment within 1.5 x the least time, including the waiting
+    time of busy ones, the one with the least product of energy and delay.
     """
     policy = _ordering("herald", deciding.HERALD, options, ("late-last",))
     policy.parameters[deciding.OWN] = 0.5
@@ -110,7 +110,7 @@ def dream(options: str = "") -> CompiledPolicy:
 
     Known, from a re-implementation (DySta): min(1, left / slack) + alpha x idle / next latency. Ours: urgency is 1
     where the deadline has passed, not negative, which would let late requests sink by a change of sign; it is
-    multiplied with the preference for the unit (least seconds of the piece / seconds there), and beta x the thrift
+    multiplied with the preference for the unit (least seconds of the segment / seconds there); beta x the thrift
     of the unit (least energy / energy there) is added; alpha = beta = 0.1, not tuned.
     """
     policy = _ordering("dream", deciding.DREAM, options, ("late-last",))
@@ -125,6 +125,6 @@ def _ordering(
     for option in options.split("+") if options else ():
         if option not in known:
             said = ", ".join(known)
-            raise UnknownRequestPolicy(f"{name}: there is no option {option!r}; there are, joined by +: {said}")
+            raise UnknownRequestPolicy(f"{name}: unknown option {option!r} (choose from {said}, joined by +)")
         parameters[_OPTIONS[option]] = 1.0
     return CompiledPolicy(f"{name}:{options}" if options else name, code, parameters)

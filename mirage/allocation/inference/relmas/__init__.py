@@ -1,1 +1,1 @@
-"""The learned policies at run time: features, networks by ONNX, scores."""
+"""The trained policies at run time: features, ONNX networks, scores."""

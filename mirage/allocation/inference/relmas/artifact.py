@@ -1,4 +1,4 @@
-"""What trained agents are kept as: a directory of the actor as ONNX, and a manifest."""
+"""Files of trained agents: a directory with the actor as ONNX, and a manifest."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ ACTOR = "actor.onnx"
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """How scores are executed: ``kernel.scored``'s parameters, and how often they are made again."""
+    """How scores are applied: parameters of ``kernel.scored``, and the scoring period."""
 
     period: float = 0.05
-    """Seconds: T_s."""
+    """Period T_s, in seconds."""
     density: float = 0.0
     reach: float = 4.0
     hopping: float = 1.0
@@ -46,17 +46,17 @@ class Matching:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """All that is known of a trained agent next to its graph."""
+    """Metadata of a trained agent."""
 
     plugin: str
     """``relmas`` or ``odra``."""
     matching: Matching
     training: dict[str, Any]
-    """From which scenarios it learned, how, with which seeds."""
+    """Training scenarios, settings and seeds."""
     metrics: dict[str, float]
-    """How it did on the workloads kept for validation."""
+    """Results on the validation workloads."""
     decision_seconds: float
-    """Of one decision on a crowd, measured where it was trained; simulated systems wait for it."""
+    """Seconds of one decision with many requests, measured where it was trained; simulated systems wait for it."""
     libraries: dict[str, str]
     files: dict[str, str]
     """SHA-256 (hex) of every other file."""
@@ -74,14 +74,14 @@ def read_agent(folder: Path, plugin: str) -> tuple[Manifest, bytes]:
     manifest = _manifest(folder)
     if manifest.plugin != plugin:
         raise ArtifactMismatch(
-            str(folder / MANIFEST), f"is of an agent {manifest.plugin!r}: name it {manifest.plugin}:{folder}"
+            str(folder / MANIFEST), f"is of a {manifest.plugin!r} agent; use {manifest.plugin}:{folder}"
         )
     refuse_other_schema(folder, (manifest.schema, manifest.schema_hash), (SCHEMA, SCHEMA_HASH))
     return manifest, read_files(folder, manifest.files, (ACTOR,))[ACTOR]
 
 
 def policy_name(folder: Path) -> str:
-    """What users call the agent kept in ``folder``: ``relmas:FOLDER`` or ``odra:FOLDER``.
+    """The policy name of the agent in ``folder``: ``relmas:DIR`` or ``odra:DIR``.
 
     Raises ``ArtifactMismatch``.
     """
@@ -101,7 +101,7 @@ def write_agent(
     metrics: dict[str, float],
     decision_seconds: float,
 ) -> Path:
-    """Write an agent to ``folder``, whole or not at all. Raises ``ConfigError`` for a directory that is there."""
+    """Write an agent to ``folder``, completely or not at all. Raises ``ConfigError`` for an existing directory."""
     files = {ACTOR: actor}
     versions, digests = library_versions("torch"), digests_of(files)
     manifest = Manifest(plugin, matching, training, metrics, decision_seconds, versions, digests)

@@ -1,4 +1,4 @@
-"""The trained agents as policies for requests: they score once a period, and a compiled matcher executes."""
+"""Trained agents as policies for requests: they score once per period, and a compiled matcher uses the scores."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 def parameters_of(matching: Matching) -> Float64:
-    """As ``kernel.scored`` takes them."""
+    """Settings in the form of ``kernel.scored``."""
     return np.array([getattr(matching, name) for name in SETTINGS])
 
 
 class LearnedPolicy:
-    """A ``ScoredPolicy`` by an actor. Without one every score is 0: the matcher's own opinion."""
+    """A ``ScoredPolicy`` with an actor. Without one every score is 0: the plain matcher."""
 
     def __init__(self, name: str, matching: Matching, actor: Graph | None, decision_seconds: float = 0.0) -> None:
         self.name, self.parameters = name, parameters_of(matching)
@@ -52,7 +52,7 @@ class LearnedPolicy:
         return self._score(self._desk.look(view), view)
 
     def decide(self, view: SystemView) -> Dispatch:
-        """See ``ports.RequestPolicy``. Scores again where the period is over."""
+        """See ``ports.RequestPolicy``. Scores again at the end of the period."""
         look = self._desk.look(view)
         kept, draft = self._recall(look, view), self._desk.draft(look)
         count = decide_scored(self.parameters, kept, look, view.now, len(view.request), draft)
@@ -65,7 +65,7 @@ class LearnedPolicy:
         return sight.scores(act(self._actor, sight))
 
     def _recall(self, look: Look, view: SystemView) -> Float64:
-        """What is kept for each slot of the look; only that of requests that are still there is kept on."""
+        """State by slot; only that of requests still present is kept."""
         if self._coming is None:
             self._coming = np.zeros((len(look.first) - 1, KINDS + look.seconds.shape[1]))
         numbers, new = look.number.tolist(), self._coming[look.model]
@@ -80,7 +80,7 @@ class LearnedPolicy:
 
 
 def act(actor: Graph | None, sight: Sight) -> Float64:
-    """[N, KINDS + K] The actor's opinion."""
+    """[N, KINDS + K] Scores of the actor."""
     if actor is None or not len(sight.order):
         return np.zeros((len(sight.order), KINDS + sight.pair.shape[1]))
     mask = np.ones((1, len(sight.order)), np.float32)
@@ -90,12 +90,12 @@ def act(actor: Graph | None, sight: Sight) -> Float64:
 
 
 def relmas(folder: str) -> LearnedPolicy:
-    """The RELMAS-style agent kept in a directory. Raises ``ArtifactMismatch``, ``MissingExtra``."""
+    """The RELMAS-style agent in a directory. Raises ``ArtifactMismatch``, ``MissingExtra``."""
     return _learned("relmas", folder)
 
 
 def odra(folder: str) -> LearnedPolicy:
-    """The ODRA-style agent kept in a directory. Raises ``ArtifactMismatch``, ``MissingExtra``."""
+    """The ODRA-style agent in a directory. Raises ``ArtifactMismatch``, ``MissingExtra``."""
     return _learned("odra", folder)
 
 
@@ -106,5 +106,5 @@ def _learned(plugin: str, folder: str) -> LearnedPolicy:
 
 
 def listed() -> LearnedPolicy:
-    """The matcher without an agent: what both learn to correct."""
+    """The matcher without an agent: the baseline that both agents learn to correct."""
     return LearnedPolicy("listed", Matching(), None)

@@ -1,4 +1,4 @@
-"""What the learned agents see at one time, as arrays."""
+"""The observation of the trained agents, as arrays."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Float32 = NDArray[np.float32]
 Int32 = NDArray[np.int32]
 
 MOST = 64
-"""So many ready pieces are seen at most: those with the earliest deadlines that can still be kept."""
+"""Most ready segments in an observation: those with the earliest deadlines that can still be kept."""
 
 RECENT = 0.9
-"""What was seen before counts for so much less at each look."""
+"""Weight of earlier observations, per observation."""
 
 SCHEMA = "relmas-v2"
 SCHEMA_HASH = sha256("|".join((SCHEMA, *PIECE, *PAIR, *STATE, str(MOST))).encode()).hexdigest()
@@ -32,10 +32,10 @@ SCHEMA_HASH = sha256("|".join((SCHEMA, *PIECE, *PAIR, *STATE, str(MOST))).encode
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """Of one time. Rows (N) are by deadline, those that are late anyhow behind the others."""
+    """The observation at one time. Rows (N) are by deadline; those that are late in any case come last."""
 
     order: Int32
-    """[N] Rows of the view's ready requests, behind them of what runs; -1 less the model of what is to come."""
+    """[N] Rows of the view's ready requests, then of running ones; -1 less the model of requests to come."""
     piece: Float32
     """[N, len(PIECE)]"""
     pair: Float32
@@ -45,10 +45,10 @@ class Sight:
     model: Int32
     """[N]"""
     models: int
-    """How many there are, M."""
+    """Number of models, M."""
 
     def scores(self, action: NDArray[np.floating]) -> Scores:
-        """``action`` [at least N, KINDS + K] told to those it is meant for."""
+        """Distribute ``action`` [at least N, KINDS + K] to the requests."""
         told = np.asarray(action[: len(self.order)], dtype=np.float64)
         present = self.order >= 0
         coming = np.zeros((self.models, KINDS + self.pair.shape[1]))
@@ -57,7 +57,7 @@ class Sight:
 
 
 class Eye:
-    """Sees one system as it continues, and remembers what usually comes."""
+    """Observes one system over time, and remembers its usual arrivals."""
 
     def __init__(self, first: Int32, dram_bytes: NDArray[np.float64]) -> None:
         """Columns of the cost table."""
@@ -72,13 +72,13 @@ class Eye:
         )
 
     def copy(self) -> Eye:
-        """An independent one that remembers the same."""
+        """An independent observer with the same memory."""
         other = object.__new__(Eye)
         other._usual = Usual(*(part.copy() for part in self._usual))
         return other
 
     def look(self, look: Look, now: float, count: int, period: float) -> Sight:
-        """What is seen of the ``count`` ready requests, of those that run, and of those to come."""
+        """The observation of the ``count`` ready requests, the running ones, and those to come."""
         slots = look.ready[:count]
         deadline = look.deadline[slots]
         late = deadline - now < look.least[look.piece[slots]]
@@ -112,7 +112,7 @@ def _room(count: int) -> Rows:
 
 
 def _bytes_left(first: Int32, dram_bytes: NDArray[np.float64]) -> NDArray[np.float64]:
-    """[L] To the end of the model, each piece on the kind that moves the least."""
+    """[L] Seconds to the end of the model, each segment on the kind that moves the fewest bytes."""
     least = np.fmin.reduce(dram_bytes, axis=1)
     for begin, end in pairwise(first):
         least[begin:end] = np.cumsum(least[begin:end][::-1])[::-1]

@@ -1,4 +1,4 @@
-"""How long an agent takes to decide, on this machine: for a crowd of given size, one core."""
+"""Measure the decision time of an agent on this machine: for a given number of requests, on one core."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 READY, REPEATS = 64, 200
 
 CORE_WATTS = 5.0
-"""What deciding draws while it lasts, taken, not measured: a busy core's part of a server's CPU."""
+"""Assumed power of a decision: the share of a busy core in a server's CPU."""
 
 
 def seconds_of(policy: LearnedPolicy, costs: CostTable, system: UnitSystem, ready: int = READY) -> float:
-    """The least seconds for which one scoring keeps a core busy: what neighbours take does not count."""
+    """Fewest seconds for which one scoring keeps a core busy: time taken by other processes does not count."""
     view = crowd(costs, system, ready)
     taken = []
     for _ in range(REPEATS):
@@ -32,7 +32,7 @@ def seconds_of(policy: LearnedPolicy, costs: CostTable, system: UnitSystem, read
 
 
 def crowd(costs: CostTable, system: UnitSystem, ready: int) -> SystemView:
-    """A time at which so many requests of all models wait, and nothing runs."""
+    """A state in which this many requests of all models wait, and no unit runs."""
     units, model = len(system.names), np.arange(ready, dtype=np.int32) % len(costs.models)
     piece = costs.first[model]
     needed = np.nanmin(costs.remaining()[piece], axis=1)

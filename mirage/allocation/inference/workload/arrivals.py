@@ -1,4 +1,4 @@
-"""When requests come: drawn, tenant by tenant, or read from a trace."""
+"""Arrival times of requests: drawn, tenant by tenant, or read from a trace."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 def draw_times(arrivals: Poisson | Bursts, rate: float, duration: float, rng: np.random.Generator) -> Float64:
-    """The times in [0, duration) at which one tenant's requests come; ``rate``: requests a second in the mean.
+    """Arrival times of one tenant's requests in [0, duration); ``rate``: mean requests per second.
 
-    A Poisson process whose rate changes is one of rate 1 in a time that passes as fast as the rate is high.
+    A Poisson process with a changing rate is one of rate 1 in a time that passes in proportion to the rate.
     """
     times, counted = _phases(arrivals, duration, rng) if isinstance(arrivals, Bursts) else _steady(duration)
     total = rate * counted[-1]
@@ -36,7 +36,7 @@ def _steady(duration: float) -> tuple[Float64, Float64]:
 
 
 def _phases(bursts: Bursts, duration: float, rng: np.random.Generator) -> tuple[Float64, Float64]:
-    """When the phases change, and the integral of the rate up to then, in units of the mean rate."""
+    """Times at which the phases change, and the integral of the rate up to then, in units of the mean rate."""
     low = max(1.0 - bursts.factor * bursts.part, 0.0) / (1.0 - bursts.part)
     means = bursts.seconds * (1.0 - bursts.part) / bursts.part, bursts.seconds
     rates = low, bursts.factor
@@ -69,10 +69,10 @@ def read_trace(path: str, tenants: Sequence[str], models: Sequence[str]) -> Reco
     try:
         missing = {"time", "tenant", "model"} - set(rows.fieldnames or ())
         if missing:
-            raise TraceError(path, 1, ", ".join(sorted(missing)), "there is no such column")
+            raise TraceError(path, 1, ", ".join(sorted(missing)), "no such column")
         read = [_read_row(path, rows.line_num, row, *known) for row in rows]
     except csv.Error as error:
-        raise TraceError(path, rows.line_num, "", f"no line of CSV: {error}") from None
+        raise TraceError(path, rows.line_num, "", f"invalid CSV: {error}") from None
     time, tenant, model = np.array(read, dtype=np.float64).reshape(-1, 3).T
     order = np.argsort(time, kind="stable")
     return Recorded(time[order], tenant[order].astype(np.int32), model[order].astype(np.int32))
@@ -86,7 +86,7 @@ def _read_row(
     except ValueError:
         time = np.nan
     if not 0 <= time < np.inf:
-        raise TraceError(path, line, "time", f"{row['time']!r} is no number of seconds")
+        raise TraceError(path, line, "time", f"{row['time']!r} is not a number of seconds")
     for column, known in (("tenant", tenants), ("model", models)):
         if row[column] not in known:
             raise TraceError(path, line, column, f"{row[column]!r} is not one of: {', '.join(known)}")

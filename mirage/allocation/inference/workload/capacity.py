@@ -1,4 +1,4 @@
-"""How many requests of a mix a system can answer in a second, at the very most."""
+"""Upper bound on the requests of a mix that a system can answer per second."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 
 def capacity(costs: CostTable, system: UnitSystem, mix: Float64) -> float:
-    """Requests a second of which ``mix`` [M] are of each model, its sum 1: the bound that no policy can exceed.
+    """Requests per second with the share ``mix`` [M] of each model, sum 1: the bound that no policy can exceed.
 
-    A linear programme: x[l, k] is how often a second piece l runs on kind k. The most r such that every piece
-    is run as often as it is asked for, no kind is busy for more than its units' time, and no more bytes are moved
-    than there is bandwidth:
+    A linear programme: x[l, k] is how often per second segment l runs on kind k. The largest r such that every
+    segment runs as often as requested, no kind is busy for more than its units' time, and no more bytes are moved
+    than the bandwidth allows:
 
         sum_k x[l, k] = r mix[model of l];  sum_l x[l, k] seconds[l, k] <= units of kind k;
         sum_lk x[l, k] bytes[l, k] <= bandwidth;  x >= 0
 
-    It is attained in the limit of long queues by a policy that runs pieces in these proportions, unless pieces are
-    slowed by sharing while bandwidth is left over at other times. 0 where a model cannot be run at all.
+    It is attained in the limit of long queues by a policy that runs segments in these proportions, unless segments
+    are slowed by sharing while bandwidth is unused at other times. 0 where a model cannot be run at all.
     """
     optimize, sparse = scipy_modules()
     counts = np.bincount(system.kind, minlength=len(costs.kinds)).astype(np.float64)
@@ -59,5 +59,5 @@ def capacity(costs: CostTable, system: UnitSystem, mix: Float64) -> float:
 
 
 def _asked(costs: CostTable, mix: Float64) -> Float64:
-    """[L] How often each piece is run for a request."""
+    """[L] How often each segment runs for one request."""
     return np.repeat(mix, np.diff(costs.first))

@@ -1,4 +1,4 @@
-"""What is asked of which system: the words of a scenario. ``scenariofile`` reads them, ``stage`` uses them."""
+"""The data model of a scenario: system and requests. ``scenariofile`` reads it, ``stage`` uses it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ MLPERF_SECONDS = {
     "bert": 0.130,
     "dlrm": 0.030,
 }
-"""99th percentiles that MLPerf Inference's server scenario demanded in a datacenter: mlcommons/inference_policies,
+"""99th percentiles required by MLPerf Inference's server scenario in a datacenter: mlcommons/inference_policies,
 rounds of 2021-03 (d18d1840) and, for RetinaNet, 2024-01 (7e12bdfb). A model has the bound of the longest of these
-names with which its own begins, apart from hyphens, as ``bert-base`` has that of ``bert``."""
+names with which its name begins, apart from hyphens, as ``bert-base`` has that of ``bert``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,18 +32,18 @@ class UnitGroup:
 
 
 class Measure(StrEnum):
-    """What a deadline is a multiple of."""
+    """Base of which a deadline is a multiple."""
 
     SECONDS = "seconds"
     ISOLATED = "isolated"
-    """What the model takes alone on the kind of the system that is best for it."""
+    """Seconds of the model alone on the system's best kind for it."""
     MLPERF = "mlperf"
     """See ``MLPERF_SECONDS``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """How long after its arrival a request is late; infinity for never."""
+    """Seconds after its arrival at which a request is late; infinity for never."""
 
     factor: float
     measure: Measure = Measure.SECONDS
@@ -51,37 +51,37 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """Who sends requests."""
+    """A tenant: its models, its share of the load and its deadlines."""
 
     name: str
     models: tuple[tuple[str, float], ...]
-    """Each with the part of this tenant's requests that it has, by any scale."""
+    """Models, each with its share of this tenant's requests, on any scale."""
     share: float
-    """Of the work that is offered, as it takes alone on the best kind, by any scale."""
+    """Share of the offered work, as alone on the best kind, on any scale."""
     bound: Bound
     bounds: tuple[tuple[str, Bound], ...] = ()
-    """Of some models, instead of ``bound``."""
+    """Bounds of single models, instead of ``bound``."""
     weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Poisson:
-    """Each tenant's requests come independently of each other."""
+    """Each tenant's requests arrive independently of each other."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bursts:
-    """Each tenant goes between two phases, by itself: a Markov-modulated Poisson process.
+    """Each tenant changes between two phases, independently: a Markov-modulated Poisson process.
 
-    In the high phase it sends ``factor`` times its mean rate; in the low one so much that the mean is kept:
-    nothing at all where ``factor`` x ``part`` is 1 (on and off). Phases last exponentially distributed times.
+    In the high phase it sends ``factor`` times its mean rate, in the low one as much as keeps the mean: nothing
+    where ``factor`` x ``part`` is 1 (on and off). The lengths of phases are exponentially distributed.
     """
 
     factor: float
     part: float
-    """Of the time, that is high."""
+    """Share of the time in the high phase."""
     seconds: float
-    """Mean of a high phase."""
+    """Mean length of a high phase, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,20 +96,20 @@ Arrivals = Poisson | Bursts | Trace
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A system, its tenants and what they send."""
+    """A system, its tenants and their requests."""
 
     name: str
     costs: str
     """A cost table by name or path, or ``synthetic:SEED``."""
     units: tuple[UnitGroup, ...]
     bandwidth: float
-    """Bytes a second; infinity where units do not share."""
+    """Bytes per second; infinity where units do not share."""
     sharing: Sharing
     tenants: tuple[Tenant, ...]
     arrivals: Arrivals
     load: float
-    """Work offered, of the most that the units can do together; see ``capacity``. NaN for a trace."""
+    """Offered work, as a share of the capacity of the units; see ``capacity``. NaN for a trace."""
     duration: float
-    """Seconds in which requests come."""
+    """Seconds in which requests arrive."""
     pieces: int = 0
-    """The most of a model: layers that follow each other are run together as one; 0: each is a piece."""
+    """Most segments of a model: consecutive layers are joined; 0: each layer is a segment."""

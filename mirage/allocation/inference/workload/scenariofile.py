@@ -34,10 +34,10 @@ _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 
 
 def _span(value: object) -> object:
-    """``"15ms"`` as seconds; numbers are seconds already."""
+    """Parse ``"15ms"`` to seconds; numbers are seconds already."""
     found = _SPAN.fullmatch(value.strip()) if isinstance(value, str) else None
     if isinstance(value, str) and found is None:
-        raise ValueError(f"{value!r} is no time such as 15ms, 2s or 1min")
+        raise ValueError(f"invalid time {value!r}; expected such as 15ms, 2s or 1min")
     return float(found[1]) * _SECONDS[found[2]] if found else value
 
 
@@ -49,12 +49,14 @@ def _bound(value: object) -> object:
     try:
         seconds = _span(value)
     except ValueError:
-        raise ValueError(f"{value!r} is no deadline such as 15ms, isolated*2, mlperf or none") from None
+        raise ValueError(
+            f"invalid deadline {value!r}; expected such as 15ms, isolated*2, mlperf or none"
+        ) from None
     return Bound(float(seconds)) if isinstance(seconds, int | float) else value
 
 
 def _parts(value: object) -> object:
-    """A list of models is a mix in equal parts."""
+    """Read a list of models as a mix in equal parts."""
     return dict.fromkeys(value, 1.0) if isinstance(value, list) else value
 
 
@@ -85,7 +87,7 @@ class _SystemEntry(_Strict):
     def _once(self) -> Self:
         kinds = [group.kind for group in self.units]
         if len(set(kinds)) < len(kinds):
-            raise ValueError("units: a kind is there twice")
+            raise ValueError("units: duplicate kind")
         return self
 
 
@@ -117,9 +119,9 @@ class _ArrivalEntry(_Strict):
     @model_validator(mode="after")
     def _possible(self) -> Self:
         if self.kind == "bursts" and self.factor * self.part > 1.0 + 1e-9:
-            raise ValueError("factor x part is above 1: the high phases alone would be more than the mean")
+            raise ValueError("factor x part is above 1: the high phases alone would exceed the mean")
         if (self.kind == "trace") != bool(self.path):
-            raise ValueError("path: is needed for a trace, and for nothing else")
+            raise ValueError("path: required for a trace, and not allowed otherwise")
         return self
 
 
@@ -134,29 +136,29 @@ class _ScenarioFile(_Strict):
     def _whole(self) -> Self:
         names = [tenant.name for tenant in self.tenants]
         if len(set(names)) < len(names):
-            raise ValueError("tenants: a name is there twice")
+            raise ValueError("tenants: duplicate name")
         if (self.arrivals.kind == "trace") == (self.load is not None):
-            raise ValueError("load: is needed unless the arrivals are a trace, whose load is its own")
+            raise ValueError("load: required unless the arrivals are a trace, which has a fixed load")
         return self
 
 
 def built_in_scenarios() -> tuple[str, ...]:
-    """Their names."""
+    """Names of the built-in scenarios."""
     return tuple(sorted(path.stem for path in _BUILT_IN.glob("*.toml")))
 
 
 @lru_cache(maxsize=32)
 def find_scenario(name: str) -> Scenario:
-    """A built-in scenario by name, or one by the path of its file. Raises ``ConfigError``, all faults at once."""
+    """A built-in scenario by name, or one by its path. Raises ``ConfigError`` with all errors."""
     path = _BUILT_IN / f"{name}.toml" if name in built_in_scenarios() else Path(name)
     try:
         document = parse_toml(read_regular(path).decode("utf-8"))
     except OSError as error:
         known = ", ".join(built_in_scenarios())
         reason = error.strerror or error
-        raise ConfigError(name, f"cannot be read ({reason}), and is none of: {known}") from error
+        raise ConfigError(name, f"cannot be read ({reason}), and is none of the built-in ones: {known}") from error
     except ValueError as error:
-        raise ConfigError(name, f"no TOML: {error}") from error
+        raise ConfigError(name, f"invalid TOML: {error}") from error
     try:
         read = _ScenarioFile.model_validate(document)
     except ValidationError as error:
@@ -197,5 +199,5 @@ def _arrivals(path: Path, read: _ArrivalEntry) -> Arrivals:
 
 
 def _beside(path: Path, name: str) -> str:
-    """A file named in a scenario is looked for next to it."""
+    """A file named in a scenario is relative to the scenario's directory."""
     return str(path.parent / name)

@@ -1,4 +1,4 @@
-"""A scenario made ready to be played: its costs read, its system built, its requests drawn by seed."""
+"""A scenario prepared for a run: costs read, system built, requests drawn by seed."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ _MOST_REQUESTS = 20_000_000
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A scenario with all that follows from it."""
+    """A scenario with everything derived from it."""
 
     scenario: Scenario
     costs: CostTable
     system: UnitSystem
     rules: SharingRules
     mixes: Float64
-    """[T, M] Of each tenant's requests, its sum 1."""
+    """[T, M] Share of each model in a tenant's requests, sum 1."""
     bounds: Float64
     """[T, M] Seconds after which a request is late; NaN for models that the tenant does not use."""
     rates: Float64
-    """[T] Requests a second of each tenant; 0 for a trace."""
+    """[T] Requests per second of each tenant; 0 for a trace."""
 
     def simulated(self, seed: int) -> SimulatedSystem:
-        """The system before the first request of this seed's."""
+        """The system before the first request of this seed."""
         return SimulatedSystem(self.requests(seed), self.system, self.costs, self.rules)
 
     def requests(self, seed: int) -> RequestTable:
-        """Those of one seed; a tenant's do not depend on which others there are. Of a trace, the same for all."""
+        """Requests of one seed; a tenant's do not depend on other tenants. The same for all seeds of a trace."""
         if isinstance(self.scenario.arrivals, Trace):
             return self._recorded(self.scenario.arrivals)
         return self._table(*(np.concatenate(column) for column in zip(*self._drawn(seed), strict=True)))
@@ -89,7 +89,7 @@ class Stage:
 
 
 def set_stage(scenario: Scenario) -> Stage:
-    """Read the costs, build the system, find the rates. Raises ``ConfigError`` for what does not go together."""
+    """Read the costs, build the system, find the rates. Raises ``ConfigError`` for what does not match."""
     costs = find_costs(scenario.costs)
     if scenario.pieces:
         costs = group_pieces(costs, scenario.pieces)
@@ -103,11 +103,11 @@ def set_stage(scenario: Scenario) -> Stage:
 
 @lru_cache(maxsize=8)
 def find_costs(name: str) -> CostTable:
-    """A cost table by what a scenario calls it. Raises what ``costs.tables.cost_table`` raises."""
+    """The cost table of a scenario. Raises what ``costs.tables.cost_table`` raises."""
     kind, _, seed = name.partition(":")
     if kind == "synthetic":
         if seed and not seed.isdecimal():
-            raise ConfigError("costs", f"{name!r}: a seed is a number, as in synthetic:3")
+            raise ConfigError("costs", f"{name!r}: the seed must be a number, as in synthetic:3")
         return synthetic_costs(int(seed or 0))
     return cost_table(name)
 
@@ -117,7 +117,7 @@ def _system(scenario: Scenario, costs: CostTable) -> UnitSystem:
     if unknown:
         raise ConfigError(
             f"{scenario.name}: system.units",
-            f"the costs know no {', '.join(unknown)}; they know: {', '.join(costs.kinds)}",
+            f"no costs of {', '.join(unknown)} (known kinds: {', '.join(costs.kinds)})",
         )
     idle = dict.fromkeys(costs.kinds, 0.0) | {group.kind: group.idle_watts for group in scenario.units}
     names = [f"{group.kind}.{number}" for group in scenario.units for number in range(group.count)]
@@ -131,7 +131,7 @@ def _mix(scenario: Scenario, tenant: Tenant, costs: CostTable, isolated: Float64
     unknown = sorted({name for name, _ in (*tenant.models, *tenant.bounds)} - set(costs.models))
     if unknown:
         known = ", ".join(costs.models)
-        raise ConfigError(where, f"the costs know no {', '.join(unknown)}; they know: {known}")
+        raise ConfigError(where, f"no costs of {', '.join(unknown)} (known models: {known})")
     mix = np.zeros(len(costs.models))
     for name, part in tenant.models:
         mix[costs.models.index(name)] += part
@@ -159,7 +159,7 @@ def _unit(where: str, bound: Bound, model: str, isolated: float) -> float:
     plain = model.replace("-", "").lower()
     known = [name for name in MLPERF_SECONDS if plain.startswith(name.replace("-", ""))]
     if not known:
-        raise ConfigError(where, f"MLPerf has no bound for {model}: give it one of its own in deadlines")
+        raise ConfigError(where, f"MLPerf has no bound for {model}; set one in deadlines")
     return MLPERF_SECONDS[max(known, key=len)]
 
 
@@ -171,5 +171,5 @@ def _rates(scenario: Scenario, costs: CostTable, system: UnitSystem, mixes: Floa
     rates /= rates.sum()
     rates *= scenario.load * capacity(costs, system, rates @ mixes)
     if rates.sum() * scenario.duration > _MOST_REQUESTS:
-        raise ConfigError(f"{scenario.name}: duration", f"more than {_MOST_REQUESTS:,} requests would come")
+        raise ConfigError(f"{scenario.name}: duration", f"more than {_MOST_REQUESTS:,} requests would arrive")
     return np.asarray(rates)

@@ -1,9 +1,9 @@
-"""Cost tables that are drawn rather than measured: for tests, and to try things before there is a table.
+"""Randomly drawn cost tables: for tests, and for trials before a measured table exists.
 
-A piece is a number of operations and of bytes, with a bent for one kind of dataflow. A kind has a peak of
-operations, a port to memory, and an efficiency for each bent, so that no kind is the best for everything. By the
-roofline a piece takes the longer of its computing and its moving of data. The numbers are of the order of edge
-accelerators (1e11 to 1e12 operations and 1e10 bytes a second), and mean no device in particular.
+A segment is a number of operations and of bytes, with a preference for one kind of dataflow. A kind has a peak of
+operations, a memory port, and an efficiency for each preference, so that no kind is the best for everything. By
+the roofline model a segment takes the longer of computing and data transfer. The numbers are of the order of edge
+devices (1e11 to 1e12 operations and 1e10 bytes per second), and represent no device in particular.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ import numpy as np
 from mirage.domain.request import CostTable
 
 _PEAK = (1e12, 4e11)
-"""Operations a second; a third kind is like the first again, and so on."""
+"""Operations per second; a third kind is like the first again, and so on."""
 _PORT = (1.6e10, 1.2e10)
-"""Bytes a second."""
+"""Bytes per second."""
 _JOULES = (4e-13, 8e-13)
-"""Of an operation."""
+"""Joules per operation."""
 _JOULES_OF_A_BYTE = 1e-10
 _BENTS = 3
 _INTENSITY = (200.0, 40.0, 4.0)
-"""Operations for a byte, by bent, in the median: convolutions, depthwise ones and small products, look-ups."""
+"""Median operations per byte, by preference: convolutions, depthwise ones and small products, look-ups."""
 
 
 def synthetic_costs(
     seed: int = 0, models: int = 8, kinds: int = 2, mean_pieces: float = 20.0, operations: float = 2e9
 ) -> CostTable:
-    """``operations``: of a model, in the median."""
+    """``operations``: median of a model."""
     rng = np.random.default_rng(seed)
     counts = 1 + rng.poisson(mean_pieces - 1.0, models)
     first = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
