@@ -1,1 +1,1 @@
-"""ONNX files before a runtime loads them: what is in the graph, and whether it may run."""
+"""Check ONNX files before a runtime loads them: content of the graph, and whether it may run."""

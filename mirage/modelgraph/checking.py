@@ -1,4 +1,4 @@
-"""Whether a graph may run: known operators of known versions, no control flow, no file but its own."""
+"""Decide whether a graph may run: known operators of known versions, no control flow, no other file."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ _CURVES = ("Relu", "Sigmoid", "Softmax", "Sub", "Tanh")
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a graph may hold."""
+    """Content that a graph may have."""
 
     operators: frozenset[str]
-    """Of ONNX's own domain."""
+    """Operators of ONNX's default domain."""
     like_shapes: bool = True
-    """``ConstantOfShape`` only as large as a tensor that is there."""
+    """``ConstantOfShape`` only with the size of an existing tensor."""
     most_nodes: int = 20_000
 
 
 PREDICTOR = Rules(frozenset({*_SUMS, *_SHAPES, *_CURVES, "Cast", "ConstantOfShape", "CumSum"}))
-"""What Mirage's exporters write of predictors; a daemon runs nothing else."""
+"""The output of Mirage's exporters for predictors; a daemon runs no other graphs."""
 
 AGENT = Rules(
     PREDICTOR.operators | {"Cos", "Equal", "Expand", "LSTM", "Sin", "Softplus", "Squeeze", "Where"},
     like_shapes=False,
 )
-"""The same of the agents within an allocation, which run as the user whose they are."""
+"""The same for agents within an allocation, which run as their owner."""
 
 
 def check_graph(content: bytes, rules: Rules, features: int = 0) -> None:
@@ -58,9 +58,9 @@ def check_graph(content: bytes, rules: Rules, features: int = 0) -> None:
             domain = f" of the domain {node.domain[:40]!r}" if node.domain else ""
             raise BadGraph(f"has the operator {node.operator[:40]!r}{domain}, which no exporter of Mirage writes")
         elif node.operator == "ConstantOfShape" and rules.like_shapes and not shapes.issuperset(node.inputs):
-            raise BadGraph("makes a tensor of a size that no other tensor has")
+            raise BadGraph("creates a tensor of a size that no other tensor has")
         elif node.operator == "Cast" and not all(_is_number(to) for to in node.attributes.get("to", ())):
-            raise BadGraph("casts to what is no number")
+            raise BadGraph("casts to a type that is no number")
 
 
 def _is_number(to: Field) -> bool:

@@ -1,6 +1,6 @@
-"""Networks that users bring for their own allocations: any operators, but all of it in one file.
+"""Networks that users bring for their allocations: any operators, but all data in one file.
 
-A tensor may say that its numbers lie in another file, and a runtime reads that file, whichever it is.
+A tensor may name another file for its data, and a runtime would read any such file.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _INNER: Mapping[str, Mapping[int, str]] = {
     "sparse": {1: "tensor", 2: "tensor"},
     "tensor": {},
 }
-"""Messages with tensors in them, by onnx.proto's numbers of their fields."""
+"""Messages that contain tensors, by the field numbers of onnx.proto."""
 _EXTERNAL_DATA, _LOCATION = 13, 14
 
 
 def read_network(path: Path | str) -> bytes:
-    """The file, once no tensor in it lies in another. Raises ``ArtifactMismatch`` and ``OSError``."""
+    """Content of the file, unless a tensor refers to another file. Raises ``ArtifactMismatch`` and ``OSError``."""
     content = read_regular(path, LARGEST_NETWORK)
     try:
         refuse_external(content)
@@ -45,19 +45,19 @@ def read_network(path: Path | str) -> bytes:
 
 
 def refuse_external(content: bytes) -> None:
-    """Raise ``BadGraph`` where a tensor lies in another file, or the file is no ONNX graph."""
+    """Raise ``BadGraph`` where a tensor refers to another file, or the file is no ONNX graph."""
     waiting = [("model", memoryview(content), 0)]
     graphs = 0
     while waiting:
         kind, message, depth = waiting.pop()
         if depth > _DEEPEST:
-            raise BadGraph("it is nested too deeply")
+            raise BadGraph("nested too deeply")
         graphs += kind == "graph"
         inner = _INNER[kind]
         for each in fields(message, lists=kind == "attribute"):
             if kind == "tensor" and (each.number == _EXTERNAL_DATA or (each.number == _LOCATION and each.value)):
-                raise BadGraph("a tensor lies in another file")
+                raise BadGraph("a tensor refers to another file")
             if each.number in inner and each.kind == BYTES:
                 waiting.append((inner[each.number], each.content, depth + 1))
     if not graphs:
-        raise BadGraph("it has no graph")
+        raise BadGraph("contains no graph")

@@ -1,7 +1,7 @@
 """The parts of an ONNX file that Mirage's exporters write; anything else is an error.
 
-Field numbers are those of onnx.proto. Not read, and so rejected wherever they stand: tensors in other files,
-sparse tensors, graphs within attributes (control flow), functions, training information.
+Field numbers are those of onnx.proto. Not read, and so rejected in any place: tensors in other files, sparse
+tensors, graphs within attributes (control flow), functions, training information.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ITEM = {1: 4, 6: 4, 7: 8, 9: 1, 11: 8}
 _TYPED = {4: (FIXED32, 4), 5: (VARINT, 0), 7: (VARINT, 0), 10: (FIXED64, 8)}
 """Fields of a tensor with elements that are not raw: wire type where they are not packed, and bytes of one."""
 _VALUES = {2: (FIXED32,), 3: (VARINT,), 4: (BYTES,), 7: (FIXED32, BYTES), 8: (VARINT, BYTES), 9: (BYTES,)}
-"""Fields of an attribute with its values, and how they may stand there."""
+"""Fields of an attribute with its values, and their wire types."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Node:
 
 @dataclass(slots=True)
 class Contents:
-    """What a file holds."""
+    """Content of a file."""
 
     ir_version: int = 0
     opsets: dict[str, int] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class Contents:
 
 
 def read_graph(content: bytes, most_nodes: int) -> Contents:
-    """What the file holds. Raises ``BadGraph`` for anything that Mirage's exporters do not write."""
+    """Parse a file. Raises ``BadGraph`` for anything that Mirage's exporters do not write."""
     found, graphs = Contents(), 0
     for each in _checked(memoryview(content), _MODEL, "model"):
         if each.number == _IR_VERSION:
@@ -93,15 +93,15 @@ def integers_of(values: Iterable[Field]) -> NDArray[np.int64]:
     """An attribute that is a list of integers, packed or not. Raises ``BadGraph``."""
     listed = list(values)
     if any(each.number != _INTS for each in listed):
-        raise BadGraph("an attribute is no list of integers")
+        raise BadGraph("an attribute is not a list of integers")
     return np.concatenate([_integers(each) for each in listed]) if listed else np.zeros(0, np.int64)
 
 
 def count_of_floats(values: Iterable[Field]) -> int:
-    """How many numbers an attribute has that is a list of floats. Raises ``BadGraph``."""
+    """Number of values of an attribute that is a list of floats. Raises ``BadGraph``."""
     listed = list(values)
     if any(each.number != _FLOATS or len(each.content) % 4 for each in listed):
-        raise BadGraph("an attribute is no list of floats")
+        raise BadGraph("an attribute is not a list of floats")
     return sum(len(each.content) for each in listed) // 4
 
 
@@ -146,7 +146,7 @@ def _attribute(message: memoryview, found: Contents) -> tuple[str, tuple[Field, 
 
 
 def _elements(message: memoryview) -> int:
-    """How many numbers a tensor has; as many as its file holds. Raises ``BadGraph``."""
+    """Number of values of a tensor, as in its file. Raises ``BadGraph``."""
     sizes: list[int] = []
     kind, held, raw = 0, 0, -1
     for each in _checked(message, _TENSOR_FIELDS, "tensor"):
@@ -157,7 +157,7 @@ def _elements(message: memoryview) -> int:
                 kind = _number(each)
             case 14:
                 if _number(each):
-                    raise BadGraph("a tensor lies in another file")
+                    raise BadGraph("a tensor refers to another file")
             case 9:
                 raw = len(_message(each))
             case 4 | 5 | 7 | 10:
@@ -173,19 +173,19 @@ def _elements(message: memoryview) -> int:
 
 
 def _held(each: Field) -> int:
-    """Elements in one field of a tensor."""
+    """Number of elements in one field of a tensor."""
     kind, width = _TYPED[each.number]
     if each.kind not in (kind, BYTES):
         raise BadGraph(f"a tensor has elements of wire type {each.kind}")
     if not width:
         return len(_integers(each))
     if len(each.content) % width:
-        raise BadGraph("an element of a tensor is not whole")
+        raise BadGraph("an element of a tensor is incomplete")
     return len(each.content) // width
 
 
 def _integers(each: Field) -> NDArray[np.int64]:
-    """Of a field that may be packed."""
+    """Number of values of a field that may be packed."""
     if each.kind == BYTES:
         return varints(each.content)
     return np.array([_number(each)], np.int64)
@@ -202,14 +202,14 @@ def _opset(message: memoryview) -> tuple[str, int]:
 
 
 def _checked(message: memoryview, known: set[int], name: str) -> Iterator[Field]:
-    """The fields. Raises ``BadGraph`` for one that is not known, or is there twice and must not be."""
+    """The fields. Raises ``BadGraph`` for an unknown field, or a duplicate that is not allowed."""
     seen: set[int] = set()
     repeated = _REPEATED.get(name, set())
     for each in fields(message, lists=name == "attribute"):
         if each.number not in known:
             raise BadGraph(_unknown(name, each.number))
         if each.number in seen and each.number not in repeated:
-            raise BadGraph(f"{name}: field {each.number} is there twice")
+            raise BadGraph(f"{name}: duplicate field {each.number}")
         seen.add(each.number)
         yield each
 
@@ -223,20 +223,20 @@ def _unknown(name: str, number: int) -> str:
         ("attribute", 11): "graphs within an operator",
         ("attribute", 22): "a sparse tensor",
         ("attribute", 23): "sparse tensors",
-        ("tensor", _EXTERNAL_DATA): "a tensor that lies in another file",
+        ("tensor", _EXTERNAL_DATA): "a tensor that refers to another file",
     }
     return f"has {known.get((name, number), f'field {number} in a message of kind {name}')}"
 
 
 def _message(each: Field) -> memoryview:
     if each.kind != BYTES:
-        raise BadGraph(f"field {each.number} is no message")
+        raise BadGraph(f"field {each.number} is not a message")
     return each.content
 
 
 def _number(each: Field) -> int:
     if each.kind != VARINT:
-        raise BadGraph(f"field {each.number} is no number")
+        raise BadGraph(f"field {each.number} is not a number")
     return signed(each.value)
 
 

@@ -1,4 +1,4 @@
-"""TreeEnsembleRegressor of ``ai.onnx.ml``: with arrays that are no trees a runtime reads past inputs, or loops."""
+"""TreeEnsembleRegressor of ``ai.onnx.ml``: with invalid arrays a runtime would read past inputs, or loop."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ _MOST_TARGETS = 4_096
 
 
 def check_trees(node: Node, features: int) -> None:
-    """Raise ``BadGraph`` where a tree looks at a feature that is not there, or a path does not lead to a leaf."""
+    """Raise ``BadGraph`` where a tree reads a feature that does not exist, or a path does not lead to a leaf."""
     if unknown := node.attributes.keys() - _KNOWN:
         raise BadGraph(f"{node.operator} has the attribute {min(unknown)!r}")
     nodes = _arrays(node, "nodes_", _NODES, "values")
     leaf = _leaves(node, len(nodes["treeids"]))
     sizes = _sizes(nodes["treeids"], nodes["nodeids"])
     size = np.repeat(sizes, sizes)
-    _within(nodes["featureids"], 0, features, "a tree looks at a feature that is not there")
+    _within(nodes["featureids"], 0, features, "a tree reads a feature that does not exist")
     for branch in ("truenodeids", "falsenodeids"):
         child, own, most = nodes[branch][~leaf], nodes["nodeids"][~leaf], size[~leaf]
-        # Later than its parent: a path that goes back would have no end.
+        # Later than its parent: a path that goes back would never end.
         if not ((child > own) & (child < most)).all():
             raise BadGraph("a path in a tree leads to no leaf")
     _check_targets(node, leaf, sizes)
@@ -48,15 +48,15 @@ def _check_targets(node: Node, leaf: NDArray[np.bool_], sizes: Int64) -> None:
     count = [signed(each.value) for each in node.attributes.get("n_targets", ()) if each.kind == VARINT]
     if len(count) != 1 or not 1 <= count[0] <= _MOST_TARGETS:
         raise BadGraph(f"trees have at most {_MOST_TARGETS:,} outputs")
-    _within(targets["ids"], 0, count[0], "a tree adds to an output that is not there")
-    _within(targets["treeids"], 0, len(sizes), "an output names a tree that is not there")
-    _within(targets["nodeids"], 0, sizes[targets["treeids"]], "an output names a node that is not there")
+    _within(targets["ids"], 0, count[0], "a tree adds to an output that does not exist")
+    _within(targets["treeids"], 0, len(sizes), "an output names a tree that does not exist")
+    _within(targets["nodeids"], 0, sizes[targets["treeids"]], "an output names a node that does not exist")
     if not leaf[(np.cumsum(sizes) - sizes)[targets["treeids"]] + targets["nodeids"]].all():
         raise BadGraph("an output names a node that is no leaf")
 
 
 def _arrays(node: Node, prefix: str, names: tuple[str, ...], floats: str) -> dict[str, Int64]:
-    """Those of integers; all are of one length, the one of floats as well."""
+    """The integer arrays; all have one length, like the array of floats."""
     found = {name: integers_of(node.attributes.get(prefix + name, ())) for name in names}
     lengths = {len(each) for each in found.values()}
     if lengths != {count_of_floats(node.attributes.get(prefix + floats, ()))} or lengths == {0}:

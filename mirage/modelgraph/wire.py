@@ -1,7 +1,7 @@
 """Protocol buffers as bytes on the wire, read strictly (protobuf.dev/programming-guides/encoding).
 
-A message is a list of fields. What a reader does not know is an error here, not something to pass over: the
-runtime behind it may know it.
+A message is a list of fields. An unknown field is an error, and is not skipped, because the runtime that loads the
+file afterwards may know it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MORE = 0x80
 
 
 class BadGraph(ValueError):
-    """A file that is no ONNX graph, or one that must not run; the text says why."""
+    """A file that is no ONNX graph, or one that must not run; the text states the reason."""
 
 
 class Field(NamedTuple):
@@ -31,9 +31,9 @@ class Field(NamedTuple):
     number: int
     kind: int
     value: int
-    """Of ``VARINT``, as an unsigned number of 64 bits."""
+    """Value of a ``VARINT``, as an unsigned number of 64 bits."""
     content: memoryview
-    """Of all others."""
+    """Value of all other types."""
 
 
 _NO_CONTENT = memoryview(b"")
@@ -42,8 +42,8 @@ _NO_CONTENT = memoryview(b"")
 def fields(message: memoryview, lists: bool = False) -> Iterator[Field]:
     """Every field in its order. Raises ``BadGraph``.
 
-    ``lists``: fields 7 and 8 are lists of floats and of integers, as in an attribute; where they are not packed,
-    neighbours come as one that is. Millions of them are usual.
+    ``lists``: fields 7 and 8 are lists of floats and of integers, as in an attribute. If they are not packed,
+    neighbours are returned as one packed field: millions of them are usual.
     """
     place, end = 0, len(message)
     while place < end:
@@ -82,7 +82,7 @@ def varint(message: memoryview, place: int) -> tuple[int, int]:
                 break
             return value, place + length + 1
         shift += 7
-    raise BadGraph("a number has no end")
+    raise BadGraph("a number is incomplete")
 
 
 def varints(content: memoryview) -> NDArray[np.int64]:
@@ -92,11 +92,11 @@ def varints(content: memoryview) -> NDArray[np.int64]:
         return np.zeros(0, np.int64)
     ends = np.flatnonzero(data < _MORE)
     if not len(ends) or ends[-1] != len(data) - 1:
-        raise BadGraph("a number has no end")
+        raise BadGraph("a number is incomplete")
     starts = np.concatenate(([0], ends[:-1] + 1))
     lengths = ends - starts + 1
     if lengths.max() > _LONGEST_VARINT:
-        raise BadGraph("a number has no end")
+        raise BadGraph("a number is incomplete")
     shifts = (7 * (np.arange(len(data)) - np.repeat(starts, lengths))).astype(np.uint64)
     parts = (data & np.uint8(_MORE - 1)).astype(np.uint64) << shifts
     found: NDArray[np.int64] = np.add.reduceat(parts, starts).view(np.int64)
@@ -109,25 +109,25 @@ def _floats(message: memoryview, place: int) -> tuple[memoryview, int]:
     rows = data[: len(data) // 5 * 5].reshape(-1, 5)
     count = _leading(rows[:, 0] == _FLOAT)
     if not count:
-        raise BadGraph("a number has no end")
+        raise BadGraph("a number is incomplete")
     return memoryview(rows[:count, 1:].tobytes()), place - 1 + 5 * count
 
 
 def _integers(message: memoryview, place: int) -> tuple[memoryview, int]:
-    """The same of integers: tags and values are numbers of this format alike, by turns."""
+    """The same for integers: tags and values alternate, both in this number format."""
     data = np.frombuffer(message, np.uint8)[place - 1 :]
     ends = np.flatnonzero(data < _MORE)
     tags = np.append(0, ends[1::2] + 1)[: len(ends) // 2]
     count = _leading((data[tags] == _INTEGER) & (ends[0 : 2 * len(tags) : 2] == tags))
     if not count:
-        raise BadGraph("a number has no end")
+        raise BadGraph("a number is incomplete")
     end = int(ends[2 * count - 1]) + 1
     content = np.delete(data[:end], tags[:count])
     return memoryview(content.tobytes()), place - 1 + end
 
 
 def _leading(good: NDArray[np.bool_]) -> int:
-    """How many are true before the first that is not."""
+    """Number of true values before the first false one."""
     return len(good) if good.all() else int(np.argmin(good))
 
 
@@ -136,5 +136,5 @@ _LISTS: dict[int, Callable[[memoryview, int], tuple[memoryview, int]]] = {_FLOAT
 
 
 def signed(value: int) -> int:
-    """A number of 64 bits as ``int64`` has it."""
+    """A number of 64 bits as ``int64``."""
     return value - (1 << 64) if value >> 63 else value

@@ -1,4 +1,4 @@
-"""A table's directory: a manifest that says what it holds, and one compressed .npz for every few episodes."""
+"""Directory of a table: a manifest of its content, and one compressed .npz for every few episodes."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _CORRUPT = (
     *(zipfile.BadZipFile, zlib.error, tokenize.TokenError),
     RuntimeError,  # zipfile: an entry that is encrypted, or compressed in an unknown way
 )
-"""What numpy raises for a file that is none of its own."""
+"""Exceptions of numpy for a file in another format."""
 
 _AXES = {"features": 3, "submit": 2, "start": 2, "end": 1, "episode_start": 1, "nodes": 1, "limit": 1}
-"""Of each array of a chunk, episodes first; as in ``Table``."""
+"""Axes of each array of a chunk, episodes first; as in ``Table``."""
 ARRAYS = tuple(_AXES)
 
 Arrays = dict[str, NDArray[Any]]
@@ -46,7 +46,7 @@ Arrays = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a directory holds, finished or not."""
+    """Content of a directory, finished or not."""
 
     schema: str
     schema_hash: str
@@ -61,17 +61,17 @@ class Manifest:
 
     @property
     def hand_overs(self) -> int:
-        """How many there are at most: those that never begin are left out."""
+        """Largest possible number of handovers: those that never begin are left out."""
         starts = range(self.origin.first, self.origin.last + 1, self.origin.every)
         return len(starts) * len(self.nodes)
 
     def text(self) -> str:
-        """As it is written."""
+        """Text of the file."""
         return json.dumps(asdict(self), indent=1, sort_keys=True) + "\n"
 
     @property
     def mark(self) -> str:
-        """What every chunk of this table carries."""
+        """Mark that every chunk of this table carries."""
         return sha256(self.text().encode()).hexdigest()
 
 
@@ -84,22 +84,22 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         manifest = _MANIFEST.validate_python(parse_own_json(path.read_bytes()), extra="forbid")
     except FileNotFoundError:
-        raise ConfigError(str(path), "there is no such file: not a directory of a table") from None
+        raise ConfigError(str(path), "file not found; name the directory of a table") from None
     except ValidationError as error:
-        raise ConfigError(str(path), f"is not the manifest of a table: {faults_of(error)[0]}") from error
+        raise ConfigError(str(path), f"not the manifest of a table: {faults_of(error)[0]}") from error
     except (OSError, ValueError) as error:
-        raise ConfigError(str(path), f"is not the manifest of a table: {error}") from error
+        raise ConfigError(str(path), f"not the manifest of a table: {error}") from error
     if manifest.origin.every < 1:
-        raise ConfigError(str(path), "is not the manifest of a table: origin.every must be above 0")
+        raise ConfigError(str(path), "not the manifest of a table: origin.every must be above 0")
     if manifest.chunks < 1:
-        raise ConfigError(str(path), "is not the manifest of a table: chunks must be above 0")
+        raise ConfigError(str(path), "not the manifest of a table: chunks must be above 0")
     if manifest.format != FORMAT:
         raise ConfigError(str(path), f"has format {manifest.format}; this version reads {FORMAT}")
     return manifest
 
 
 def begin(folder: Path, manifest: Manifest) -> None:
-    """Make the directory, or find that it holds this very table. Raises ``ConfigError`` if it holds another."""
+    """Create the directory, or verify that it holds this table. Raises ``ConfigError`` if it holds another."""
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / MANIFEST).exists():
         write_anew(folder / MANIFEST, manifest.text().encode())
@@ -119,7 +119,7 @@ def chunk_path(folder: Path, number: int) -> Path:
 
 
 def write_chunk(folder: Path, number: int, manifest: Manifest, arrays: Arrays) -> None:
-    """Keep a chunk: whole, or not at all."""
+    """Write a chunk, completely or not at all."""
     named: dict[str, Any] = {"mark": np.array(manifest.mark)} | arrays
     with draft_of(chunk_path(folder, number)) as draft, draft.open("wb") as file:
         np.savez_compressed(file, **named)
@@ -134,15 +134,15 @@ def read_chunk(folder: Path, number: int, manifest: Manifest) -> Arrays:
     path = chunk_path(folder, number)
     try:
         with within_free_memory(str(path)), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an array whose head is written in an older way is one as well
+            warnings.simplefilter("ignore")  # an array with a header of an older version is valid as well
             with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in ("mark", *ARRAYS)}
     except FileNotFoundError:
-        raise ConfigError(str(path), f"is missing ({manifest.chunks} in all): build the table again") from None
+        raise ConfigError(str(path), f"missing (the table has {manifest.chunks} chunks); build it again") from None
     except _CORRUPT as error:
         raise ConfigError(str(path), f"is corrupt: {error}; delete it and build the table again") from error
     if str(arrays.pop("mark")) != manifest.mark:
-        raise ConfigError(str(path), f"belongs to another table than {MANIFEST} says: build the table again")
+        raise ConfigError(str(path), f"belongs to another table than {MANIFEST} states; build the table again")
     if fault := _fault_in(arrays):
         raise ConfigError(str(path), f"is corrupt: {fault}; delete it and build the table again")
     return arrays
@@ -152,9 +152,9 @@ def _fault_in(arrays: Arrays) -> str:
     for name, axes in _AXES.items():
         array = arrays[name]
         if not isinstance(array, np.ndarray) or array.ndim != axes or array.dtype.kind not in "iuf":
-            return f"{name} is no array of numbers with {axes} axes"
+            return f"{name} is not an array of numbers with {axes} axes"
     strange = (name for name in ARRAYS if len(arrays[name]) != len(arrays["end"]))
-    return next((f"{name} is of another number of handovers than end" for name in strange), "")
+    return next((f"{name} and end have different numbers of handovers" for name in strange), "")
 
 
 def read_table(folder: Path) -> Table:
@@ -171,7 +171,7 @@ def read_table(folder: Path) -> Table:
 
 
 def _joined(folder: Path, manifest: Manifest) -> Arrays:
-    """The arrays of all chunks end to end, read into place: two tables at once may not fit in memory."""
+    """The arrays of all chunks end to end, read in place: two tables may not fit in memory together."""
     whole: Arrays = {}
     done = 0
     for number in range(manifest.chunks):
@@ -183,7 +183,7 @@ def _joined(folder: Path, manifest: Manifest) -> Arrays:
                     whole[name] = np.empty((manifest.hand_overs, *array.shape[1:]), dtype=array.dtype)
                 whole[name][done:following] = array
         except (ValueError, MemoryError, OverflowError) as error:
-            told = f"does not fit to {MANIFEST} and the chunks before: {error}; build the table again"
+            told = f"does not match {MANIFEST} and the chunks before: {error}; build the table again"
             raise ConfigError(str(chunk_path(folder, number)), told) from error
         done = following
     return {name: array[:done] for name, array in whole.items()}

@@ -1,4 +1,4 @@
-"""The state of a training on disk, so that one that was stopped continues."""
+"""State of a training on disk, so that a stopped training continues."""
 
 from __future__ import annotations
 
@@ -17,29 +17,31 @@ if TYPE_CHECKING:
 
 
 class Course(Protocol):
-    """What is trained: a dataclass, of which all but the number of rounds must be equal to continue."""
+    """Configuration of a training: a dataclass; all but the number of rounds must be equal to continue."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     @property
     def rounds(self) -> int:
-        """How many."""
+        """Number of rounds to train."""
 
 
 def write_state(path: Path, course: Course, state: dict[str, Any]) -> None:
-    """Whole or not at all."""
+    """Write the state, completely or not at all."""
     with draft_of(path) as draft:
         torch.save(state | {"course": _named(course)}, draft)
 
 
 def read_state(path: Path, course: Course) -> dict[str, Any]:
-    """What ``write_state`` wrote. Raises ``ConfigError`` where it is of another course, or cannot be read."""
+    """Read the state of ``write_state``. Raises ``ConfigError`` if its configuration differs, or it is invalid."""
     try:
         state: dict[str, Any] = torch.load(path, weights_only=True)
-    except Exception as error:  # torch's own kinds are many
-        raise ConfigError(str(path), f"is no state of a training: {error}") from error
+    except Exception as error:  # torch raises many classes
+        raise ConfigError(str(path), f"not the state of a training: {error}") from error
     if state.get("course") != _named(course):
-        raise ConfigError(str(path), "is the state of another course: name another file or delete it")
+        raise ConfigError(
+            str(path), "state of a training with another configuration; name another file or delete it"
+        )
     return state
 
 

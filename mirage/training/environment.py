@@ -1,7 +1,8 @@
-"""When to submit, as Gymnasium environments on a counterfactual table: a step is a look-up, a return is exact.
+"""Gymnasium environments for the submit time, on a counterfactual table: steps are look-ups, returns are exact.
 
-At each point of the grid action 0 holds and action 1 submits; whoever holds until the predecessor's end submits
-there. The reward is the objective in hours, given once, at the end; the discount is 1. Observations are the
+At each point of the grid action 0 waits and action 1 submits; an agent that waits until the predecessor's end
+submits there. The reward is the objective in hours, given once, at the end; the discount is 1. Observations are
+the
 table's features. Episodes are drawn at random, each as likely as any other.
 """
 
@@ -30,7 +31,7 @@ Bool = NDArray[np.bool_]
 HOLD, SUBMIT = 0, 1
 
 BOUND = 1e9
-"""No feature of any schema is greater; learners want a finite box that is the same for every table."""
+"""Bound of every feature of any schema; learners need the same finite box for every table."""
 
 EQUAL_WEIGHTS = Weights()
 
@@ -104,7 +105,7 @@ class HandoverVectorEnv(VectorEnv[Float32, Int64, NDArray[Any]]):
         self._returns = table.returns(weights).ravel()
         self._x = table.x.ravel()
         self._at = np.zeros(num_envs, dtype=np.int64)
-        """Where each handover stands: episode * points + index."""
+        """Position of each handover: episode * points + index."""
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -120,7 +121,7 @@ class HandoverVectorEnv(VectorEnv[Float32, Int64, NDArray[Any]]):
         return self._features[self._at], {}
 
     def step(self, actions: Int64) -> tuple[Float32, Float64, Bool, Bool, dict[str, Any]]:
-        """Hold or submit, each for itself."""
+        """Apply an action, hold or submit, to each handover."""
         hold = np.asarray(actions) == HOLD
         at = self._at + hold
         over = ~hold | (at % self._points == self._points - 1)
@@ -150,5 +151,5 @@ class HandoverVectorEnv(VectorEnv[Float32, Int64, NDArray[Any]]):
 
 def _usable(table: Table) -> Table:
     if not len(table):
-        raise ValueError("the table has no handover")
+        raise ValueError("the table has no handovers")
     return table

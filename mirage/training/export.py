@@ -1,4 +1,4 @@
-"""Networks as ONNX, and the proof that what is exported answers the same."""
+"""Export networks to ONNX, and verify that the export returns the same."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 OPSET = 17
 TOLERANCE = 1e-4
-"""Of the greater of 1 and the answer."""
+"""Tolerance, relative to the greater of 1 and the output."""
 
 
 def exported(
     network: nn.Module, inputs: dict[str, Tensor], outputs: Sequence[str], axes: Mapping[str, dict[int, str]]
 ) -> bytes:
-    """A network as ONNX; ``axes``: which of each input's and output's have any length.
+    """A network as ONNX; ``axes``: axes of open length of each input and output.
 
-    Raises ``RuntimeError`` where the export answers otherwise than the network.
+    Raises ``RuntimeError`` where the output of the export differs from that of the network.
     """
     written = io.BytesIO()
     with warnings.catch_warnings():
-        # The exporter by tracing needs no further package; it says that there is a newer one.
+        # The exporter by tracing needs no further package; it warns that there is a newer one.
         warnings.simplefilter("ignore")
         torch.onnx.export(
             network.eval(),
@@ -50,7 +50,7 @@ def exported(
 
 
 def _longer(value: Tensor, axes: Mapping[int, str]) -> Tensor:
-    """Inputs of another size than those the export saw."""
+    """Inputs of another size than those of the export."""
     for axis in axes:
         value = torch.cat([value, value], dim=axis)
     return value

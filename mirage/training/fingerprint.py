@@ -1,4 +1,4 @@
-"""Marks by which a table, and what was trained on it, know their cluster and their trace again."""
+"""Marks by which a table, and a model trained on it, recognise their cluster and their trace."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 def cluster_fingerprint(cluster: ClusterConfig) -> str:
-    """SHA-256 (hex) of a cluster's configuration, wherever it was read from."""
+    """SHA-256 (hex) of a cluster's configuration, independent of its source."""
     settings = {name: value for name, value in asdict(cluster).items() if name != "source"}
     return sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
 
 def trace_fingerprint(trace: JobTable) -> str:
-    """SHA-256 (hex) of a trace's jobs, whatever its file is called."""
+    """SHA-256 (hex) of a trace's jobs, independent of the file name."""
     digest = sha256()
     for field in fields(trace):
         value = getattr(trace, field.name)

@@ -1,4 +1,4 @@
-"""One handover on the simulated cluster, seen as the control loop sees it."""
+"""One handover on the simulated cluster, observed as by the control loop."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Int64 = NDArray[np.int64]
 Float32 = NDArray[np.float32]
 
 TICK = SPACING
-"""Seconds between looks at the cluster: the replay's default, and what windows are made for."""
+"""Poll interval in seconds: the replay's default, for which windows are made."""
 
 
 class Handover:
-    """The chain's first link runs; when to submit the second is open. The opening is used up."""
+    """A running first link whose second link is not submitted yet. The opening is used up."""
 
     def __init__(self, opening: Opening, chain: Chain, schema: FeatureSchema) -> None:
         self._cluster = opening.cluster
@@ -37,26 +37,26 @@ class Handover:
         self._request = chain.link_request(2)
         self._origin = self._cluster.now()
         self.end = self._origin + self._request.limit
-        """When the first link ends: it runs to its limit."""
+        """End of the first link: it runs to its time limit."""
         self._snapshot = self._look()
 
     def submit_times(self, grid: Seconds) -> Int64:
-        """From now every ``grid`` seconds, and the end."""
+        """Times from now every ``grid`` seconds, and the end."""
         return np.append(np.arange(self._cluster.now(), self.end, grid), self.end)
 
     def starts(self, submit_times: Int64) -> Int64:
-        """When the second link would start if submitted at each of these times; ``NEVER``: not for weeks."""
+        """Start of the second link for each of these submit times; ``NEVER``: not for weeks."""
         return self._cluster.start_times(self._request, submit_times)
 
     def advance(self, until: Seconds) -> None:
-        """Continue, looking at the cluster at every tick on the way."""
+        """Continue, with a poll at every tick on the way."""
         while (now := self._cluster.now()) < until:
             following = self._origin + ((now - self._origin) // TICK + 1) * TICK
             self._cluster.advance(min(following, until))
             self._snapshot = self._look()
 
     def features(self) -> Float32:
-        """What is to be seen now, shape (schema.size,)."""
+        """The present observation, shape (schema.size,)."""
         predecessor = self._snapshot.link(self._tag, self._owner)
         wants = self._schema.wants
         return encode(self._schema, self._observer.observe(self._snapshot, predecessor, self._request, wants))

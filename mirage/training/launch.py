@@ -1,4 +1,4 @@
-"""Work as jobs of the cluster's, by submitit: tables in parts, models each by itself, whole trainings."""
+"""Run work as jobs of the cluster with submitit: parts of tables, single models, whole trainings."""
 
 from __future__ import annotations
 
@@ -16,38 +16,37 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MINUTES = 12 * 60
-"""Time limit of a job, where ``SBATCH_TIMELIMIT`` names no other one."""
+"""Time limit of a job, unless ``SBATCH_TIMELIMIT`` is set."""
 LOOK_EVERY = 1.0
 
 
 class JobFailed(MirageError):
-    """A job ended badly; the text has its last words, and where all of them are."""
+    """A job failed; the text has its last lines, and the directory with all of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlurmJobs:
-    """Jobs of one kind, of whoever runs this; partition, account, GPUs as ``SBATCH_PARTITION`` and such say.
+    """Jobs of one kind of the current user; ``SBATCH_PARTITION`` and similar set partition, account, GPUs.
 
-    ``folder`` is for what the jobs are given and what they say, on a file system that the nodes share, as this
-    Python must be. submitit learns of jobs that were killed from ``sacct``.
+    ``folder`` is for input and output of the jobs, on a file system that the nodes share, as this Python must be.
+    submitit uses ``sacct`` to detect killed jobs.
     """
 
     folder: Path
     name: str
     cpus: int
-    """Of each."""
+    """CPUs of each job."""
     count: int = 1
-    """Among how many work is split that can be split at will."""
+    """Number of jobs for work that can be split freely."""
     cluster: str = "slurm"
-    """submitit's name of where jobs run: ``local`` are processes of this machine."""
+    """submitit's name of the executor: ``local`` means processes of this machine."""
 
     def watched(self, work: Sequence[Callable[[], object]]) -> Generator[None]:
-        """Submit a job for each function, and yield periodically until all have ended well.
+        """Submit a job for each function, and yield periodically until all have succeeded.
 
-        Functions must be picklable; what they return is dropped. Whoever closes the iterator before its end
-        cancels the jobs, and one that fails cancels the others. Raises ``MissingExtra`` without submitit,
-        ``ConfigError`` without Slurm, ``SubmissionRejected`` or ``ClusterUnavailable`` with sbatch's words, and
-        ``JobFailed``.
+        Functions must be picklable; their results are dropped. Closing the iterator before its end cancels the
+        jobs; a failed job cancels the others. Raises ``MissingExtra`` without submitit, ``ConfigError`` without
+        Slurm, ``SubmissionRejected`` or ``ClusterUnavailable`` with sbatch's message, and ``JobFailed``.
         """
         jobs = self._submitted(work)
         waiting = list(jobs)
@@ -60,7 +59,7 @@ class SlurmJobs:
                 time.sleep(LOOK_EVERY if waiting else 0)
         finally:
             for job in waiting:
-                with suppress(Exception):  # it may have ended just now, or Slurm may be away
+                with suppress(Exception):  # it may just have ended, or Slurm may be unavailable
                     job.cancel()
 
     def check(self) -> None:
@@ -90,21 +89,21 @@ class SlurmJobs:
         except ModuleNotFoundError:
             raise MissingExtra("work as jobs of the cluster's", "slurm") from None
         if self.cluster == "slurm" and not (shutil.which("sbatch") and shutil.which("srun")):
-            raise ConfigError("--launcher", "slurm needs sbatch and srun, which are not here: use local")
+            raise ConfigError("--launcher", "sbatch or srun not found; use local")
         return submitit
 
     def _check(self, job: Any) -> None:
         try:
             job.result()
-        except Exception as error:  # submitit's own kinds, and what the function raised on its node
-            raise JobFailed(f"job {job.job_id}: {_last_words(error)}; all of it is in {self.folder}") from error
+        except Exception as error:  # submitit's exceptions, and those of the function on its node
+            raise JobFailed(f"job {job.job_id}: {_last_words(error)}; full log in {self.folder}") from error
 
 
 _WHERE = "You can check full logs"
-"""With which submitit begins what follows the last words of a job that failed."""
+"""Text with which submitit introduces the log of a failed job."""
 
 
 def _last_words(error: Exception) -> str:
-    """What went wrong in a job, in a line."""
+    """The error of a job, in one line."""
     said = [line.strip() for line in str(error).partition(_WHERE)[0].splitlines() if line.strip(" -")]
     return said[-1] if said else type(error).__name__

@@ -1,4 +1,4 @@
-"""One training, from tables on disk to a model: here, or as a job somewhere else."""
+"""One training, from tables on disk to a model, in this process or in a job."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """Picklable, and small."""
+    """Picklable and small."""
 
     predictor: str
     lessons: Lessons
     tables: tuple[Path, ...]
-    """Directories: of the cluster as it is, then of it with fewer nodes."""
+    """Directories: of the cluster as it is, then of the cluster with fewer nodes."""
     seed: int
     out: Path
 

@@ -1,4 +1,4 @@
-"""Which handovers train a model, and which choose it: split by time, so that nothing is known too early."""
+"""Split handovers by time into training set and validation set, so that no later event is used."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Lessons:
     first: Seconds
     """The first handover."""
     validate_from: Seconds
-    """Handovers from here on choose; those whose last outcome is known by then train."""
+    """Handovers from here on validate; those whose last outcome is known by then train."""
     end: Seconds
-    """A handover of which any outcome comes later is left out."""
+    """A handover with any later outcome is left out."""
 
     def __post_init__(self) -> None:
         """Raises ``ConfigError`` for times that do not ascend."""
@@ -34,9 +34,9 @@ class Lessons:
             raise ConfigError("--validate-from", f"must lie between --start and --end, not {spelled}")
 
     def split(self, whole: Table, smaller: Sequence[Table] = ()) -> tuple[Table, Table]:
-        """Handovers to learn from, and those to choose by.
+        """Handovers for training, and those for validation.
 
-        ``whole`` is of the cluster as it is, ``smaller`` of the same cluster with fewer nodes: these only train.
+        ``whole`` is of the cluster as it is, ``smaller`` of the same cluster with fewer nodes, only for training.
         Raises ``ConfigError`` where either part is empty.
         """
         taught = [_known_by(table, self.validate_from) for table in (whole, *smaller)]
@@ -44,10 +44,10 @@ class Lessons:
         teaching, choosing = stacked_tables(taught), known.between(self.validate_from, self.end)
         if not len(teaching):
             until = spell_instant(self.validate_from)
-            raise ConfigError("--validate-from", f"no handover is over by {until}: validate from a later time")
+            raise ConfigError("--validate-from", f"no handover ends by {until}; use a later time")
         if not len(choosing):
             first = spell_instant(self.validate_from)
-            raise ConfigError("--end", f"no handover from {first} on is over by {spell_instant(self.end)}")
+            raise ConfigError("--end", f"no handover from {first} on ends by {spell_instant(self.end)}")
         return teaching, choosing
 
 

@@ -28,8 +28,8 @@ Int64 = NDArray[np.int64]
 class SimulatedEnv(gymnasium.Env[Float32, np.int64]):
     """One handover at a time of those that a table of this plan would have, in its order.
 
-    Going back in time simulates the trace again, so named episodes are best taken in order. A successor that
-    would wait longer than a month counts as one that waits a month.
+    Going back in time simulates the trace again, so episodes should be taken in order. A wait of the successor of
+    more than a month counts as a month.
     """
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 (Gymnasium's own declaration)
@@ -95,7 +95,9 @@ class SimulatedEnv(gymnasium.Env[Float32, np.int64]):
         self._background.run_until(start)
         opening = self._background.open(chain)
         if opening is None:
-            raise ValueError(f"episode {episode}: submitted at {start} its first link does not start for a month")
+            raise ValueError(
+                f"episode {episode}: submitted at {start}, its first link does not start within a month"
+            )
         return Handover(opening, chain, self._schema)
 
     def _new_background(self) -> Background:

@@ -1,4 +1,4 @@
-"""Counterfactual tables: the start that the simulator gives for every submit time on a grid, built and kept."""
+"""Build and store counterfactual tables: the simulated start for every submit time on a grid."""
 
 from __future__ import annotations
 
@@ -39,32 +39,32 @@ STARTS_IN_CHUNK = 8
 
 @dataclass(frozen=True, slots=True)
 class TablePlan:
-    """Which handovers to try. Times in seconds."""
+    """The handovers to simulate. Times in seconds."""
 
     start: Seconds
     """First episode."""
     end: Seconds
     """No episode starts after this."""
     nodes: tuple[int, ...] = (1, 8)
-    """Each start is played once with links of each size."""
+    """Each start is simulated once with links of each size."""
     limit: Seconds = 48 * 3_600
     """Time limit of the links; they run to it."""
     every: Seconds = 4 * 3_600
     grid: Seconds = 30 * 60
-    """Between submit times; a multiple of the ten minutes between looks at the cluster."""
+    """Seconds between submit times; a multiple of the poll interval of ten minutes."""
     partition: str = ""
 
     def check(self, trace: JobTable) -> None:
-        """Raise ``ConfigError`` for a plan that cannot be played on this trace."""
+        """Raise ``ConfigError`` for a plan that cannot be simulated on this trace."""
         if not self.nodes:
-            raise ConfigError("--nodes", "names no size")
+            raise ConfigError("--nodes", "name at least one size")
         if self.grid <= 0 or self.grid % TICK:
             raise ConfigError("--grid", f"must be a multiple of {TICK} seconds, not {self.grid}")
         for replay in self.replays():
             replay.check(trace)
 
     def replays(self) -> tuple[ReplayPlan, ...]:
-        """The same as replays would have it, one for each size."""
+        """The same in the form of replays, one for each size."""
         return tuple(
             ReplayPlan(
                 (), nodes, self.limit, self.start, self.end, self.every, tick=TICK, partition=self.partition
@@ -77,7 +77,7 @@ class TablePlan:
         return tuple(replay.chain() for replay in self.replays())
 
     def starts(self) -> tuple[Seconds, ...]:
-        """When first links are submitted."""
+        """Submit times of the first links."""
         return self.replays()[0].episode_starts()
 
 
@@ -91,11 +91,11 @@ def build_table(
     workers: int | SlurmJobs = 1,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Table:
-    """Build the table into ``folder``, or finish it: chunks that are there already are kept.
+    """Build the table in ``folder``, or complete it: existing chunks are kept.
 
-    Handovers whose links would not start within a month are left out. ``on_progress`` is told the starts done
-    and in all. The table does not depend on ``workers``: so many processes, or jobs of the cluster's, whose nodes
-    must share ``folder``. Raises ``ConfigError`` for a plan that does not fit the trace and for a directory that
+    Handovers whose links do not start within a month are left out. ``on_progress`` gets the numbers of finished
+    and of all starts. ``workers``: processes, or jobs of the cluster whose nodes must share ``folder``; the table
+    does not depend on it. Raises ``ConfigError`` for a plan that does not fit the trace and for a directory that
     holds another table, ``SubmissionRejected`` where the cluster rejects the service's job or those that build,
     ``JobFailed``.
     """
@@ -136,7 +136,7 @@ class _Builder:
         self._background = Background(setting.trace, setting.cluster, watched=setting.schema.wants.window)
 
     def build(self, number: int) -> int:
-        """Build one chunk and keep it; returns its number."""
+        """Build and store one chunk; returns its number."""
         setting = self._setting
         rows = [row for start in _starts_of(setting.plan, number) for row in self._rows(start)]
         chunks.write_chunk(setting.folder, number, setting.manifest, _stacked(rows, setting))
@@ -156,7 +156,7 @@ class _Builder:
 
 
 def _tried(handover: Handover, grid: Seconds) -> Arrays | None:
-    """The handover for each submit time, and what is to be seen then; ``None`` where some never starts."""
+    """The handover for each submit time, with observations; ``None`` where any start never happens."""
     times = handover.submit_times(grid)
     starts = handover.starts(times)
     if (starts == NEVER).any():
@@ -169,7 +169,7 @@ def _tried(handover: Handover, grid: Seconds) -> Arrays | None:
 
 
 def _stacked(rows: list[Arrays], setting: _Setting) -> Arrays:
-    """Rows of a chunk as arrays, shaped rightly also where there are none."""
+    """Rows of a chunk as arrays, of the right shape also without rows."""
     points = -(-setting.plan.limit // setting.plan.grid) + 1
     shapes = {"features": (points, setting.schema.size), "submit": (points,), "start": (points,)}
     return {
@@ -201,7 +201,7 @@ def _manifest(trace: JobTable, cluster: ClusterConfig, plan: TablePlan, schema: 
 
 
 def _kept(folder: Path, number: int, manifest: Manifest) -> bool:
-    """Whether a chunk is there and whole."""
+    """Whether a chunk exists and is complete."""
     try:
         chunks.read_chunk(folder, number, manifest)
     except (ConfigError, TraceError):
@@ -217,9 +217,9 @@ def _built(setting: _Setting, numbers: list[int], workers: int | SlurmJobs) -> I
     if workers <= 1 or len(numbers) <= 1:
         yield from map(_Builder(setting).build, numbers)
         return
-    _Builder(setting)  # what is wrong with the trace is raised here
-    # Processes are started afresh: forking one that has threads (a progress bar) is not safe. Each simulates the
-    # trace for itself: that costs less than sending its state around.
+    _Builder(setting)  # raises errors of the trace here
+    # Processes are spawned: to fork one that has threads (a progress bar) is not safe. Each simulates the trace
+    # itself, which costs less than sending its state.
     pool = ProcessPoolExecutor(min(workers, len(numbers)), spawning(), _begin_work, (setting,))
     with pool:
         try:
@@ -231,14 +231,14 @@ def _built(setting: _Setting, numbers: list[int], workers: int | SlurmJobs) -> I
 
 
 def _built_by_jobs(setting: _Setting, numbers: list[int], jobs: SlurmJobs) -> Iterator[int]:
-    """Each job takes every so many-th chunk: all simulate the trace up to about its end."""
+    """Chunks of each job, interleaved: every job simulates the trace up to about its end."""
     shares = [share for share in (numbers[k :: jobs.count] for k in range(jobs.count)) if share]
     missing = set(numbers)
     for _ in jobs.watched([partial(_build_share, setting, share) for share in shares]):
         found = {number for number in missing if chunks.chunk_path(setting.folder, number).exists()}
         missing -= found
         yield from sorted(found)
-    # Those that a shared file system has not shown yet.
+    # Chunks that a shared file system does not show yet.
     yield from sorted(missing)
 
 

@@ -1,4 +1,4 @@
-"""What a worker process does next to its work."""
+"""Supervision of worker processes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from threading import Thread
 
 
 def leave_with_parent() -> None:
-    """End this process when the one that started it has ended, however that was.
+    """End this process when its parent has ended, for any reason.
 
     A worker whose parent was killed would otherwise wait for work indefinitely.
     """

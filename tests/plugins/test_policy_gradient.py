@@ -109,9 +109,9 @@ def test_in_charge_it_holds_to_what_every_predictor_must(tmp_path) -> None:
 def test_a_wrong_use_says_what_to_do(tmp_path) -> None:
     with pytest.raises(ValueError, match="mirage train policy-gradient"):
         predictor("")
-    with pytest.raises(ConfigError, match="later ones to choose by"):
+    with pytest.raises(ConfigError, match="later validation handovers"):
         mlp_trainer().train(solvable(0, 5), solvable(0, 5).between(0, 0), 0, tmp_path / "model")
-    with pytest.raises(ConfigError, match="later ones to choose by"):
+    with pytest.raises(ConfigError, match="later validation handovers"):
         ppo_trainer().train(solvable(0, 5), solvable(0, 5).between(0, 0), 0, tmp_path / "model")
     with pytest.raises(ConfigError, match="none of ppo, reinforce"):
         learn(solvable(0, 5), None, 0, Course(0, 1), PolicyOptions(algorithm="sarsa"))

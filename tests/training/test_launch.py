@@ -66,7 +66,7 @@ def test_without_the_library_the_extra_is_named(tmp_path: Path, monkeypatch: pyt
 def test_without_slurm_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("submitit")
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ConfigError, match="needs sbatch and srun, which are not here: use local"):
+    with pytest.raises(ConfigError, match="sbatch or srun not found; use local"):
         done(SlurmJobs(tmp_path / "jobs", "test", 1), [dict])
 
 

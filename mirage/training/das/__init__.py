@@ -1,1 +1,1 @@
-"""Trains DAS's agents together. Needs torch."""
+"""Training of the DAS agents. Needs torch."""

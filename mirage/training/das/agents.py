@@ -1,4 +1,4 @@
-"""Both agents with gradients: what they draw, and how likely it was."""
+"""Both agents with gradients: their random actions and the likelihood of these."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Asked(NamedTuple):
-    """What the placement agent sees: (B, K, ...) of tasks to place, then (B, H, ...) of history."""
+    """Observation of the placement agent: (B, K, ...) of tasks to place, then (B, H, ...) of history."""
 
     task: Tensor
     node: Tensor
@@ -54,7 +54,7 @@ class Affinities(NamedTuple):
 
 
 def waiting_of(sights: Sequence[Sight]) -> Waiting:
-    """Pad what waits."""
+    """Pad the observations of the ordering agent."""
     longest = max(sight.waiting for sight in sights)
     base, task = (
         _padded([getattr(sight, name)[: sight.waiting] for sight in sights], longest) for name in ("base", "task")
@@ -65,7 +65,7 @@ def waiting_of(sights: Sequence[Sight]) -> Waiting:
 
 
 def asked_of(sights: Sequence[Sight], chosen: Sequence[NDArray[np.int64]]) -> Asked:
-    """Pad what is to be placed, and the history."""
+    """Pad the tasks to place, and the history."""
     most = max(1, *(len(places) for places in chosen)) if len(chosen) > 1 else max(1, len(chosen[0]))
     held = _padded([sight.held for sight in sights], HISTORY)
     felt = _padded([sight.felt for sight in sights], HISTORY)
@@ -88,7 +88,7 @@ def _padded(arrays: Sequence[NDArray[np.floating]], length: int) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """Log-densities (B, ...) of what was drawn, and the mean entropy of the distributions."""
+    """Log-densities (B, ...) of drawn actions, and the mean entropy of the distributions."""
 
     scores: Tensor
     affinity: Tensor
@@ -97,7 +97,7 @@ class Drawn:
 
 
 class Agents(nn.Module):
-    """The ordering agent, the placement agent, and the critic that sees what both see."""
+    """The ordering agent, the placement agent, and the critic, which sees the input of both."""
 
     def __init__(self, shape: Shape, switch: NDArray[np.int32]) -> None:
         super().__init__()
@@ -129,12 +129,12 @@ class Agents(nn.Module):
         return Affinities(mean[:, :count] + shift, factor, patience[:, :count])
 
     def value(self, seen: Waiting, group: Tensor) -> Tensor:
-        """What is still to come (B,)."""
+        """Estimated cost to go (B,)."""
         value: Tensor = self.critic(seen, group)
         return value
 
     def densities(self, seen: Waiting, scores: Tensor, asked: Asked, affinity: Tensor, patience: Tensor) -> Drawn:
-        """How likely what was drawn is now."""
+        """Present log-likelihood of drawn actions."""
         mean, spread = self.scores(seen)
         found = self.affinities(asked)
         calm = torch.exp(self.placement.patience_spread)

@@ -1,4 +1,4 @@
-"""A whole training of DAS's agents: sets of tasks are drawn, played, learned from; the best agents are kept."""
+"""A whole training of the DAS agents: draw sets of tasks, run them, learn; the best agents are kept."""
 
 from __future__ import annotations
 
@@ -26,52 +26,52 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 VALIDATION_FROM, TRAINING_FROM, SEEDS_EACH = 500_000, 1_000_000, 100_000
-"""Seeds of the sets of tasks: below the first nothing is ever learned from, so comparisons take those."""
+"""First training seed of sets of tasks; lower seeds are never trained on, so comparisons use those."""
 
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What is trained."""
+    """Configuration of a training."""
 
     mixes: tuple[str, ...]
-    """Files; sets are drawn from each in turn."""
+    """Mix files; sets are drawn from each in turn."""
     pool: str
     speeds: str
     seed: int = 0
     rounds: int = 60
     sets: int = 6
-    """Sets of tasks in a round."""
+    """Sets of tasks per round."""
     copies: int = 8
-    """How often each is played in it."""
+    """Number of runs of each set."""
     tasks: int = 60
-    """In a set: fewer than a comparison's, for quick rounds; the agents see any number."""
+    """Tasks per set: fewer than in a comparison, for quick rounds; the agents accept any number."""
     every: int = 5
     """Rounds between validations."""
     validated: int = 12
-    """Sets of each mix on which the best agents are chosen."""
+    """Validation sets of each mix, by which the best agents are chosen."""
     shape: Shape = field(default_factory=Shape)
     learning: Learning = field(default_factory=Learning)
 
     def sources(self) -> tuple[TaskSource, ...]:
-        """One for each mix."""
+        """The sources of the sets, one per mix."""
         return tuple(TaskSource(mix, TaskFormat.MIX, self.pool, self.speeds) for mix in self.mixes)
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One round."""
+    """Result of one round."""
 
     number: int
     measured: dict[str, float]
     validation: float | None
-    """Mean JCT by that of the agents before they learned anything, in the mean over the mixes."""
+    """Mean JCT, divided by that of the untrained agents, mean over the mixes."""
 
 
 class Training:
-    """A course in progress. Its state can be kept in a file, and be gone on from."""
+    """A training in progress. Its state can be written to a file and resumed."""
 
     def __init__(self, course: Course) -> None:
-        """Raises as ``read_source`` does, ``ConfigError`` for a course without mixes."""
+        """Raises as ``read_source`` does, ``ConfigError`` for a configuration without mixes."""
         if not course.mixes:
             raise ConfigError("MIX", "name at least one file")
         torch.manual_seed(course.seed)
@@ -85,7 +85,7 @@ class Training:
         self.curve: list[float] = []
 
     def rounds(self) -> Iterator[Report]:
-        """Learn round by round to the course's end."""
+        """Train round by round to the configured number."""
         while self.done < self.course.rounds:
             measured = self._round()
             self.done += 1
@@ -93,7 +93,7 @@ class Training:
             yield Report(self.done, measured, self._keep() if last or self.done % self.course.every == 0 else None)
 
     def validate(self) -> NDArray[np.float64]:
-        """Mean JCT and mean fee of a task on the sets for validation, by mix: (mixes, 2)."""
+        """Mean JCT and mean fee of a task on the validation sets, by mix: (mixes, 2)."""
         found = []
         for source in self.course.sources():
             pools = [_drawn(source, VALIDATION_FROM + number) for number in range(self.course.validated)]
@@ -102,7 +102,7 @@ class Training:
         return np.array(found)
 
     def write(self, folder: Path) -> Path:
-        """Keep the best agents as an artifact. Raises ``ConfigError`` for a directory that is there already."""
+        """Write the best agents as an artifact. Raises ``ConfigError`` for an existing directory."""
         self.agents.load_state_dict(self.best_state)
         after = self.validate()
         metrics = {"validation_jct_by_untrained": self.best}
@@ -112,7 +112,7 @@ class Training:
         return write_artifact(folder, graphs_of(self.agents), process_of(self.agents), taught, metrics)
 
     def save(self, path: Path) -> None:
-        """Write the state, whole or not at all."""
+        """Write the state, completely or not at all."""
         state = {
             "agents": self.agents.state_dict(),
             "actors": self.learner.actors.state_dict(),
@@ -126,7 +126,7 @@ class Training:
         write_state(path, self.course, state)
 
     def resume(self, path: Path) -> None:
-        """Continue from a state. Raises ``ConfigError`` where it is of another course, or cannot be read."""
+        """Continue from a state. Raises ``ConfigError`` if its configuration differs, or it cannot be read."""
         state = read_state(path, self.course)
         self.agents.load_state_dict(state["agents"])
         self.learner.actors.load_state_dict(state["actors"])
@@ -149,7 +149,7 @@ class Training:
         return self.learner.learn(groups, self.rng, self.done) | {"jct": jct}
 
     def _keep(self) -> float:
-        """Validate, and remember the agents where they are the best so far."""
+        """Validate, and keep the agents if they are the best so far."""
         ratio = float((self.validate()[:, 0] / self.base[:, 0]).mean())
         self.curve.append(ratio)
         if ratio < self.best:
@@ -177,8 +177,8 @@ def _drawn(source: TaskSource, seed: int, tasks: int | None = None) -> Simulated
 
 
 def shape_of(without: Sequence[str]) -> Shape:
-    """The agents without some of their parts: ``communication``, ``walks``. Raises ``ConfigError``."""
+    """The agents without ``communication`` or ``walks``. Raises ``ConfigError`` for other names."""
     unknown = set(without) - {"communication", "walks"}
     if unknown:
-        raise ConfigError("--without", f"{', '.join(sorted(unknown))} is neither communication nor walks")
+        raise ConfigError("--without", f"unknown: {', '.join(sorted(unknown))} (choose from communication, walks)")
     return Shape(communicates="communication" not in without, walks="walks" not in without)

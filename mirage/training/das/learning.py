@@ -1,9 +1,9 @@
-"""MAPPO: both agents learn from what they did together, judged by one critic (Yu et al., NeurIPS 2022).
+"""MAPPO: both agents learn from their joint actions, judged by one critic (Yu et al., NeurIPS 2022).
 
-The paper's critic is a Q of both agents' actions, learned by temporal differences; ours is a V of the whole state,
-as MAPPO's is, and lambda-returns are its temporal differences: with lists of any length and continuous actions of
-both agents a Q would have to learn the simulator as well. Scores are independent given what is seen, so each
-task's is clipped by itself: the ratio of a hundred tasks' joint densities is never near 1.
+The paper's critic is a Q of both agents' actions, trained by temporal differences. Ours is a V of the whole state,
+as in MAPPO, and lambda-returns are its temporal differences: with lists of any length and continuous actions of
+both agents a Q would have to learn the simulator as well. Scores are independent given the observation, so each
+task's score is clipped separately: the ratio of a hundred tasks' joint densities is never near 1.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Learning:
-    """How is learned."""
+    """Hyperparameters of the training."""
 
     rate: float = 3e-3
     critic_rate: float = 2e-3
@@ -40,23 +40,23 @@ class Learning:
     smoothing: float = 0.95
     epochs: int = 2
     share: float = 0.5
-    """Of the steps, drawn again, that an epoch learns from: neighbouring steps tell much the same."""
+    """Share of the steps, drawn again, that an epoch uses: neighbouring steps carry similar information."""
     batch: int = 512
     norm: float = 1.0
-    """Gradients are cut to this."""
+    """Largest norm of the gradients."""
     halved: float = 20.0
-    """Rounds in which the rates fall to a half, however many there will be."""
+    """Rounds in which the learning rates halve, independent of the number of rounds."""
     least: float = 0.05
-    """Part of the rates that they do not fall below."""
+    """Lower bound of the learning rates, as a part of the initial ones."""
 
     def part(self, done: int) -> float:
-        """What is left of the rates after so many rounds."""
+        """Factor of the learning rates after this number of rounds."""
         return max(self.least, math.pow(0.5, done / self.halved))
 
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """One step, judged."""
+    """One step with its advantage."""
 
     step: Step
     group: NDArray[np.float64]
@@ -74,9 +74,9 @@ class Learner:
         self.critics = torch.optim.Adam(agents.critic.parameters(), lr=learning.critic_rate)
 
     def learn(self, groups: Sequence[Sequence[Episode]], rng: torch.Generator, done: int = 0) -> dict[str, float]:
-        """Learn from groups of episodes, each of one set of tasks; returns what was measured.
+        """Learn from groups of episodes, each of one set of tasks; returns the metrics.
 
-        ``done``: how many rounds there have been before.
+        ``done``: number of earlier rounds.
         """
         self._slow_down(self.learning.part(done))
         lessons = [lesson for group in groups for lesson in self._judged(group)]
@@ -85,7 +85,7 @@ class Learner:
         measured: list[tuple[float, ...]] = []
         for _ in range(self.learning.epochs):
             for batch in self._batches(lessons, rng):
-                measured.append(self._improve(batch, mean, spread))  # noqa: PERF401 (learns as it goes)
+                measured.append(self._improve(batch, mean, spread))  # noqa: PERF401 (it learns in this loop)
         values = np.array([lesson.value for lesson in lessons])
         unexplained = np.var([lesson.advantage for lesson in lessons]) / max(float(np.var(values)), 1e-12)
         names = ("actor_loss", "critic_loss", "entropy", "changed")
@@ -98,7 +98,7 @@ class Learner:
                 group["lr"] = rate * part
 
     def _batches(self, lessons: list[Lesson], rng: torch.Generator) -> list[list[Lesson]]:
-        """A share of the lessons; each batch's lists of tasks are about equally long, so that little is padded."""
+        """A share of the transitions; the task lists of a batch have similar lengths, to limit the padding."""
         order = torch.randperm(len(lessons), generator=rng)[: max(1, int(self.learning.share * len(lessons)))]
         kept = sorted((lessons[row] for row in order.tolist()), key=lambda lesson: lesson.step.sight.waiting)
         batches = [kept[first : first + self.learning.batch] for first in range(0, len(kept), self.learning.batch)]
@@ -162,7 +162,7 @@ class Learner:
         return loss, float(drawn.entropy.detach()), float(changed.detach())
 
     def _clipped(self, change: Tensor, gain: Tensor, mask: Tensor) -> Tensor:
-        """The clipped objective, in the mean over steps of the sum over each one's tasks."""
+        """The clipped objective: mean over steps of the sum over the tasks of each."""
         ratio = torch.exp(torch.clamp(change * mask, -5, 5))
         clipped = torch.clamp(ratio, 1 - self.learning.clip, 1 + self.learning.clip)
         gained = torch.minimum(ratio * gain.unsqueeze(1), clipped * gain.unsqueeze(1))

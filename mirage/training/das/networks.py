@@ -15,12 +15,12 @@ from mirage.allocation.ddl.das.sight import TASK
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Which agents, and how large."""
+    """Kind and size of the agents."""
 
     communicates: bool = True
-    """Whether the ordering agent hears how the machines stand (squeeze and communicate)."""
+    """Whether the ordering agent gets the state of the machines (squeeze and communicate)."""
     walks: bool = True
-    """Whether affinities are a random-walk Gaussian process; else each is drawn by itself."""
+    """Whether affinities are a random-walk Gaussian process; else each is drawn independently."""
     width: int = 32
     heads: int = 2
     layers: int = 1
@@ -29,7 +29,7 @@ class Shape:
 
 
 class Waiting(NamedTuple):
-    """What the ordering agent and the critic see, padded to one length: (B, J, ...)."""
+    """Input of the ordering agent and the critic, padded to one length: (B, J, ...)."""
 
     base: Tensor
     task: Tensor
@@ -100,7 +100,7 @@ class Positions(nn.Module):
 
 
 class OrderingNet(nn.Module):
-    """Mean priority scores: linear in what good rules of thumb look at, and what is learned to correct that."""
+    """Mean priority scores: a linear function of features of good heuristics, and a trained correction."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -127,11 +127,11 @@ class OrderingNet(nn.Module):
 
 
 BASE_SCORE = (1.0, 0.0, 0.0, -0.6)
-"""How the base begins: the shortest first (SJF), what fills a machine before others up to 1.8 times shorter."""
+"""Initial weights: the shortest first (SJF); tasks that fill a machine before others up to 1.8 times shorter."""
 
 
 class PlacementNet(nn.Module):
-    """What the process needs of each task and machine: mean, labels, likeness; and each task's timeout."""
+    """Parameters of the process for each task and machine: mean, labels, likeness; and each task's timeout."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -157,7 +157,7 @@ class PlacementNet(nn.Module):
         """Means (B, J, N), labels (B, J, N, C), likenesses (B, J, N, d), timeout (B, J)."""
         met = self.task(task).unsqueeze(2) + self.node(node).unsqueeze(1) + self.pair(pair)
         mixed = self.mixed(met)
-        # Of unit size, so that the amplitude alone says how large affinities are.
+        # Of unit size, so that only the amplitude sets the size of affinities.
         labels = torch.tanh(self.labels(mixed)) * torch.exp(self.amplitude)
         likeness = nn.functional.softplus(self.likeness(mixed)) + 1e-3
         around = node.mean(dim=1, keepdim=True).expand(-1, task.shape[1], -1)
@@ -166,14 +166,14 @@ class PlacementNet(nn.Module):
 
 
 PATIENCE = -0.15
-"""How the timeout begins: what costs 16 % more than the undisturbed run, or is spread without success, is not
+"""Initial timeout: placements that cost 16 % more than the undisturbed run, or that are spread in vain, are not
 taken."""
 
 
 class Critic(nn.Module):
-    """What is still to come, from the whole state: tasks and machines pooled, and how the set of tasks continues.
+    """Estimated cost to go, from the whole state: tasks and machines pooled, and the progress of the set of tasks.
 
-    What the same set cost from that time on when others played it is its starting point; it learns the rest.
+    The cost to go of other runs of the same set at that time is its base; it learns the difference.
     """
 
     def __init__(self, width: int) -> None:
@@ -195,7 +195,7 @@ class Critic(nn.Module):
 
 
 def _silence(layer: nn.Module, level: float = 0.0) -> None:
-    """Let a linear layer say nothing but ``level`` at first."""
+    """Initialise a linear layer to return only ``level``."""
     if not isinstance(layer, nn.Linear):
         raise TypeError(type(layer).__name__)
     nn.init.zeros_(layer.weight)

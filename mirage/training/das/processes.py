@@ -1,4 +1,4 @@
-"""The random-walk Gaussian process with gradients, and the densities of what the agents draw.
+"""The random-walk Gaussian process with gradients, and the densities of the agents' actions.
 
 The paper prints log pi = -1/2 [(a - mu)^2 + N log 2 pi] - log |Sigma|: without Sigma^-1 in the quadratic term and
 with log |Sigma| instead of its half. That is no density of a normal distribution (it does not integrate to 1, and
@@ -32,7 +32,7 @@ def walk(labels: Tensor, likeness: Tensor, switch: Tensor, decay: Tensor, steps:
 def posterior(vectors: Tensor, seen: Tensor, values: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
     """Means (B, J, N) and covariances (B, J, N, N) at vectors (B, J, N, Q), given values (B, H) at (B, H, Q).
 
-    Rows of zeros in ``seen`` with values of zero tell nothing: so histories of unequal length are padded.
+    Rows of zeros in ``seen`` with values of zero have no effect: so histories of unequal length are padded.
     """
     eye = torch.eye(seen.shape[-1], dtype=seen.dtype)
     system = seen.transpose(-1, -2) @ seen + noise * eye

@@ -1,9 +1,9 @@
-"""What a decision is worth: the paper's reward, with what it leaves open filled in, and advantages from it.
+"""Reward of a decision: the paper's, with our choices where it is open, and advantages from it.
 
-The paper rewards the tasks scheduled at t by 1 / (fee_i JCT_i), and charges alpha C_i n_i for those left, i's
-demand; the sum is divided by their number. What C_i is, and in which units fee and JCT are, is not public. Ours:
+The paper rewards the tasks scheduled at t by 1 / (fee_i JCT_i), and charges alpha C_i n_i for those left, with the
+demand n_i; the sum is divided by their number. C_i and the units of fee and JCT are not public. Ours:
 
-- fee and JCT are by those of the task alone at reference speed without waiting: each term is at most 1;
+- fee and JCT are divided by those of the task alone at reference speed without waiting: each term is at most 1;
 - the charge for those left is for time: between two decisions C_i n_i is the time that task i was in the pool, by
   the mean JCT of the set of tasks, whether it waits or runs. So the charges of an episode add up to the mean JCT,
   the figure that is compared, and a task that is made slow continues costing;
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Float64 = NDArray[np.float64]
 
 BONUS = 0.1
-"""How much the term of scheduled tasks weighs next to the charge for time, alpha = 1."""
+"""Weight of the term of scheduled tasks next to the charge for time, alpha = 1."""
 
 
 def rewards(episode: Episode, unit: float) -> Float64:
@@ -48,13 +48,13 @@ def _worth(outcome: Outcome) -> Float64:
 
 
 def time_to_go(outcome: Outcome, times: Float64) -> Float64:
-    """Task-seconds in the pool from each time on, those of tasks still to come included."""
+    """Task-seconds in the pool from each time on, including tasks still to come."""
     begins = np.maximum(outcome.tasks.submit[:, None], np.minimum(times, outcome.end.max())[None, :])
     return np.asarray(np.maximum(outcome.end[:, None] - begins, 0.0).sum(axis=0))
 
 
 def group_features(group: Sequence[Episode], unit: float) -> list[Float64]:
-    """For each episode of one set of tasks (steps, 4), by which the critic need not guess what the set is like:
+    """Features of each episode of a set of tasks (steps, 4), from which the critic knows the kind of set:
 
     the mean task-time to go of the group at that time; and how the episode stands against the group in tasks
     present, seconds left, and device-seconds left.
@@ -89,7 +89,7 @@ def _present(outcome: Outcome, times: Float64) -> Float64:
 
 
 def advantages(reward: Float64, value: Float64, smoothing: float) -> tuple[Float64, Float64]:
-    """Generalised advantages (Schulman et al., ICLR 2016), undiscounted, and what the critic should say."""
+    """Generalised advantages (Schulman et al., ICLR 2016), undiscounted, and the targets of the critic."""
     following = np.append(value[1:], 0.0)
     surprise = reward + following - value
     found = np.zeros(len(reward))

@@ -1,4 +1,4 @@
-"""Many simulated pools at once, played by the agents as they explore."""
+"""Run many simulated pools together with exploring agents."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 Float32 = NDArray[np.float32]
 
 MOST = 24
-"""How many tasks the placement agent considers at one time while it explores; all where it does not."""
+"""Tasks that the placement agent considers at one time while it explores; without exploration all."""
 NEAR = 3.0
 """Standard deviations beyond the last task considered within which another's score could have mattered."""
 
 
 @dataclass(slots=True)
 class Step:
-    """One decision of one pool: what was seen, what was drawn, how likely that was."""
+    """One decision of one pool: observation, drawn actions and their likelihood."""
 
     now: float
     sight: Sight
@@ -39,28 +39,28 @@ class Step:
     """[waiting]"""
     score_density: Float32
     mattered: Float32
-    """[waiting] 1 where the score could have changed what was done."""
+    """[waiting] 1 where the score could have changed the result."""
     chosen: NDArray[np.int64]
-    """[K] The rows of the sight that the placement agent considered, in their order."""
+    """[K] Rows of the observation that the placement agent considered, in their order."""
     affinity: Float32
     """[K, N]"""
     affinity_density: Float32
     patience: Float32
     patience_density: Float32
     started: NDArray[np.int64]
-    """Tasks."""
+    """Number of tasks."""
 
 
 @dataclass(slots=True)
 class Episode:
-    """One pool's decisions, and what came of them."""
+    """Decisions and results of one pool."""
 
     outcome: Outcome
     steps: list[Step] = field(default_factory=list)
 
 
 def play(pools: Sequence[SimulatedPool], agents: Agents, rng: torch.Generator | None) -> list[Episode]:
-    """Play all pools to their ends. Without ``rng`` the agents do what they hold best, and no steps are kept."""
+    """Run all pools to their ends. Without ``rng`` the agents take their best actions, and no steps are kept."""
     kept: list[list[Step]] = [[] for _ in pools]
     going = [number for number, pool in enumerate(pools) if _to_decision(pool)]
     while going:
@@ -76,7 +76,7 @@ def play(pools: Sequence[SimulatedPool], agents: Agents, rng: torch.Generator | 
 
 
 def _to_decision(pool: SimulatedPool) -> bool:
-    """Continue to where something waits and something is free; False when all is done."""
+    """Continue until a task waits and a device is free; ``False`` when all is done."""
     while pool.advance():
         view = pool.view()
         if len(view.pending) and view.free.max() > 0:
@@ -85,7 +85,7 @@ def _to_decision(pool: SimulatedPool) -> bool:
 
 
 def _borrowed_no_more(sight: Sight) -> Sight:
-    """The arrays of a view change with its pool; those that are read later are copied."""
+    """Copies of the view's arrays that are read later, because they change with the pool."""
     standing = sight.standing
     machines = standing.machines
     machines = machines._replace(

@@ -1,4 +1,4 @@
-"""What an evaluation says of each method on each setting: means over handovers and seeds, with their spread."""
+"""Figures of an evaluation for each method and setting: means over handovers and seeds, with their spread."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ Floats = NDArray[np.float64]
 
 HOUR = 3_600
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
-"""At which forecasts are scored; a forecast of one time is taken for every level's."""
+"""Levels at which forecasts are scored; a forecast of one time counts for every level."""
 
 ENDS = (0.1, 0.9)
-"""Levels between which four of five waits should lie."""
+"""Levels between which 80 % of the waits should lie."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A mean over seeds with its interval over handovers, and the least and greatest seed."""
+    """A mean over seeds with its interval over handovers, and the smallest and largest seed."""
 
     mean: Estimate
     least: float
@@ -42,11 +42,11 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """How good forecasts were at the probes."""
+    """Accuracy of forecasts at the probes."""
 
     asked: int
     answered: int
-    """Of those asked; the others were rejected or are no forecasts."""
+    """Number of valid forecasts; the other requests were rejected or gave no forecast."""
     coverage: float | None
     """Share of waits within P10 and P90; ``None`` for forecasts of one time."""
     pinball: float
@@ -80,11 +80,11 @@ class Row:
     calibration: Calibration | None
     """``None`` for methods that predict no waits."""
     decision_ms: float
-    """Mean time of a prediction."""
+    """Mean seconds of a prediction."""
     training_s: float | None
-    """Mean time of a training; ``None`` where nothing is trained, or it was not written down."""
+    """Mean seconds of a training; ``None`` without a training or without a record of its duration."""
     troubles: int
-    """Handovers in whose course something went wrong."""
+    """Handovers with an error during their run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Figures:
 
     rows: tuple[Row, ...]
     left_out: tuple[tuple[Setting, int], ...]
-    """Episodes left out because some method has no handover in them, where there are any."""
+    """Episodes omitted because some method has no handover in them, by setting."""
     resampling: Resampling
     block_episodes: int
     """Consecutive episodes drawn together for the intervals."""
@@ -165,7 +165,7 @@ class _Panel:
     def _spread(
         self, values: Floats | NDArray[np.bool_], tell: Callable[[Floats], Floats] = lambda mean: mean
     ) -> Spread:
-        """A statistic that ``tell`` makes of weighted means of values, shape (seeds, handovers)."""
+        """A statistic computed by ``tell`` from weighted means of values, shape (seeds, handovers)."""
         seeds = [
             float(tell(weighted_mean(one, self._weights[:1]))[0]) for one in np.asarray(values, dtype=np.float64)
         ]
@@ -205,7 +205,7 @@ class _Panel:
 
 
 def _outcomes(episodes: Sequence[Played]) -> dict[int, int]:
-    """x in seconds by the episode's number."""
+    """x in seconds by the number of the episode."""
     return {
         one.number: one.successor_start - one.predecessor_end
         for one in episodes
@@ -214,7 +214,7 @@ def _outcomes(episodes: Sequence[Played]) -> dict[int, int]:
 
 
 def calibration_of(forecasts: Sequence[Forecast]) -> Calibration | None:
-    """Scores of all forecasts; ``None`` where there is none."""
+    """Scores of all forecasts; ``None`` without any forecast."""
     answered = [forecast for forecast in forecasts if forecast.levels]
     if not answered:
         return None

@@ -1,4 +1,4 @@
-"""Trained models of an evaluation: each is trained once, and found again."""
+"""Trained models of an evaluation: each is trained once and reused."""
 
 from __future__ import annotations
 
@@ -30,43 +30,43 @@ if TYPE_CHECKING:
     from mirage.training.evaluation.plan import EvaluationPlan, Run
 
 TOOK = "took.json"
-"""Next to the models of a predictor: how many seconds each training took."""
+"""File next to the models of a predictor: seconds of each training."""
 _TOOK = reader_of(dict[str, float])
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A trained model."""
+    """A trained model on disk."""
 
     folder: Path
     mark: str
     """SHA-256 (hex) of its manifest, which holds those of its files."""
     seconds: float | None
-    """How long its training took, by the wall's clock; ``None`` where that was not written down."""
+    """Seconds of its training (wall-clock time); ``None`` where not recorded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """All that was trained for one run."""
+    """All models that were trained for one run."""
 
     models: tuple[tuple[str, Model], ...]
-    """By the predictor's name, one or more."""
+    """Models by predictor name, one or more."""
 
     @property
     def mark(self) -> str:
-        """Of all models."""
+        """SHA-256 of all models."""
         marks = [model.mark for _, model in self.models]
         return marks[0] if len(marks) == 1 else sha256("".join(marks).encode()).hexdigest()
 
     @property
     def seconds(self) -> float | None:
-        """How long all trainings took; ``None`` where that was not written down of each."""
+        """Seconds of all trainings; ``None`` where any is not recorded."""
         times = [model.seconds for _, model in self.models if model.seconds is not None]
         return sum(times) if len(times) == len(self.models) else None
 
 
 class TrainedModels:
-    """Trains what is not trained yet; builds tables when the first training needs them."""
+    """Trains missing models; builds tables at the first training that needs them."""
 
     def __init__(
         self, trace: JobTable, cluster: ClusterConfig, plan: EvaluationPlan, folder: Path, workers: int
@@ -76,9 +76,9 @@ class TrainedModels:
         self._tables: tuple[Table, Table] | None = None
 
     def learned(self, run: Run, say: Callable[[str], None]) -> Learned:
-        """The models of one method and seed. ``say`` is told what takes time.
+        """The models of one method and seed. ``say`` reports steps that take long.
 
-        Raises ``ConfigError`` for spans that train nothing, ``ArtifactMismatch`` for a model that was damaged.
+        Raises ``ConfigError`` for spans without training data, ``ArtifactMismatch`` for a damaged model.
         """
         return Learned(tuple((name, self._model(name, run.seed, say)) for name in run.method.taught))
 
@@ -109,7 +109,9 @@ class TrainedModels:
     def _table(self, size: int, say: Callable[[str], None]) -> Table:
         config = with_nodes(self._cluster, size) if size != self._cluster.node_count else self._cluster
         plan, features = self._plan.tables, schema(self._plan.schema)
-        if size != self._cluster.node_count:  # a smaller cluster only trains, and its queues are slow to simulate
+        if (
+            size != self._cluster.node_count
+        ):  # a smaller cluster only trains, because its queues are slow to simulate
             plan = replace(plan, end=self._plan.validate_from)
         mark = mark_of(asdict(plan) | self._origin(config) | {"schema": features.hash})
         name = f"{config.name}-{size}-nodes-{features.name}-{mark}"
@@ -124,7 +126,7 @@ class TrainedModels:
         )
 
     def _mark(self) -> str:
-        """Of all that a model depends on, next to its name, its seed and the code."""
+        """Mark of everything that a model depends on, besides its name, its seed and the code."""
         plan = self._plan
         spans = {"first": plan.train_from, "validate": plan.validate_from, "end": plan.test_from}
         taught = {"sizes": plan.teach_sizes, "schema": schema(plan.schema).hash}

@@ -1,4 +1,4 @@
-"""An evaluation as one HTML file that needs nothing else: no scripts, no requests."""
+"""An evaluation as one self-contained HTML file, without scripts and requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is compared: methods, clusters, sizes, and the spans that train, choose and test."""
+"""Plan of a comparison: methods, clusters, sizes, and the spans for training, validation and test."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mirage.domain.jobtable import JobTable
 
 PART = 12
-"""Consecutive episodes that are played, and kept, together."""
+"""Consecutive episodes that are run, and stored, together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +28,17 @@ class Method:
     """One row of the comparison."""
 
     name: str
-    """As the user names the predictor, such as ``fixed:6h``."""
+    """Name of the predictor in the option, such as ``fixed:6h``."""
     taught: tuple[str, ...] = ()
-    """Predictors that are trained for it: itself, or members of an ensemble; none where it is not learned."""
+    """Predictors that are trained for it: itself, or members of an ensemble; empty without training."""
     seeds: int = 0
-    """How often each of them is trained; 0: it is not learned."""
+    """Number of trainings of each; 0: not trained."""
     error: str = ""
-    """In what the look-ahead is wrong on purpose (``planner.ERRORS``); empty: in nothing."""
+    """Deliberate error of the look-ahead (``planner.ERRORS``); empty: no error."""
 
     @property
     def label(self) -> str:
-        """As reports call it."""
+        """Name in reports."""
         return f"{self.name}, {self.error}" if self.error else self.name
 
     @property
@@ -48,7 +48,7 @@ class Method:
 
     @property
     def runs(self) -> tuple[Run, ...]:
-        """One for each seed."""
+        """The runs of the method: one for each seed."""
         return tuple(Run(self, seed) for seed in range(max(1, self.seeds)))
 
 
@@ -61,13 +61,13 @@ class Run:
 
     @property
     def label(self) -> str:
-        """As files and progress call it."""
+        """Name in files and progress messages."""
         return f"{self.method.label} seed {self.seed}" if self.method.seeds else self.method.label
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A cluster's size, and that of the service."""
+    """Size of a cluster, and of the service."""
 
     cluster_nodes: int
     nodes: int
@@ -75,35 +75,35 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationPlan:
-    """All that figures depend on next to the trace and the cluster. Times and times in seconds."""
+    """Everything that figures depend on besides trace and cluster. Times and durations in seconds."""
 
     methods: tuple[Method, ...]
     settings: tuple[Setting, ...]
     train_from: Seconds
-    """First handover that is learned from."""
+    """First training handover."""
     validate_from: Seconds
-    """Handovers from here on choose."""
+    """Handovers from here on validate."""
     test_from: Seconds
-    """First episode; nothing that happens later is learned from."""
+    """First episode; no later event is used in training."""
     test_to: Seconds
     """No episode starts after this."""
     limit: Seconds = 48 * 3_600
     """Time limit of the links; they run to it."""
     every: Seconds = 4 * 3_600
-    """Between episodes."""
+    """Seconds between episodes."""
     teach_every: Seconds = 4 * 3_600
-    """Between handovers that are learned from."""
+    """Seconds between training handovers."""
     grid: Seconds = 30 * 60
-    """Between submit times that are learned from."""
+    """Seconds between training submit times."""
     teach_sizes: tuple[int, ...] = ()
-    """Sizes of the cluster, next to its own, whose handovers before ``validate_from`` train as well."""
+    """Additional cluster sizes whose handovers before ``validate_from`` train as well."""
     partition: str = ""
     schema: str = "v2"
 
     def check(self, trace: JobTable) -> None:
-        """Raise ``ConfigError`` for a plan that cannot be executed on this trace."""
+        """Raise ``ConfigError`` for a plan that cannot run on this trace."""
         if not self.methods or not self.settings:
-            raise ConfigError("--methods", "there is nothing to compare")
+            raise ConfigError("--methods", "name at least one method")
         for setting in self.settings:
             self._check_episodes(setting, trace)
         if any(method.seeds for method in self.methods):
@@ -113,7 +113,7 @@ class EvaluationPlan:
             self.tables.check(trace)
 
     def _check_episodes(self, setting: Setting, trace: JobTable) -> None:
-        """As the replay does, in the words of this command's options."""
+        """Check as the replay does, with this command's option names."""
         try:
             self.replay(setting).check(trace)
         except ConfigError as error:
@@ -136,26 +136,26 @@ class EvaluationPlan:
 
     @property
     def tables(self) -> TablePlan:
-        """The handovers that are learned from."""
+        """The handovers for training and validation."""
         sizes = tuple(sorted({setting.nodes for setting in self.settings}))
         return TablePlan(
             self.train_from, self.test_from, sizes, self.limit, self.teach_every, self.grid, self.partition
         )
 
     def replay(self, setting: Setting) -> ReplayPlan:
-        """The episodes."""
+        """The handovers of the test."""
         return ReplayPlan(
             (), setting.nodes, self.limit, self.test_from, self.test_to, self.every, partition=self.partition
         )
 
     def parts(self) -> tuple[range, ...]:
-        """Numbers of the episodes, a few days at a time."""
+        """Numbers of the episodes, in groups of a few days."""
         total = len(range(self.test_from, self.test_to + 1, self.every))
         return tuple(range(first, min(first + PART, total)) for first in range(0, total, PART))
 
 
 def parts_of(name: str) -> tuple[str, ...]:
-    """A predictor's own name, or those of an ensemble's members. Raises ``ConfigError``."""
+    """Name of a predictor, or names of an ensemble's members. Raises ``ConfigError``."""
     kind, _, members = name.partition(":")
     try:
         return members_of(kind, members) if kind in COMBINED else (name,)
@@ -168,14 +168,14 @@ def methods_of(
 ) -> list[Method]:
     """A method for each name, and the look-ahead again for each error.
 
-    ``learned``: which of the names and of the ensembles' members are trained. Raises ``ConfigError`` for a name
-    said twice, and for errors without a look-ahead.
+    ``learned``: which of the names and of the ensembles' members are trained. Raises ``ConfigError`` for a
+    duplicate name, and for errors without a look-ahead.
     """
     for name in names:
         if names.count(name) > 1:
-            raise ConfigError("--methods", f"{name!r} is there twice")
+            raise ConfigError("--methods", f"duplicate method {name!r}")
     if errors and Lookahead.name not in names:
-        raise ConfigError("--planner-error", f"only {Lookahead.name} plans, and it is not among the methods")
+        raise ConfigError("--planner-error", f"needs the method {Lookahead.name} in --methods")
     found = []
     for name in names:
         taught = tuple(part for part in parts_of(name) if part in learned)

@@ -1,4 +1,4 @@
-"""Look-aheads that are wrong on purpose: what a plan is worth where the cluster is not as configured."""
+"""Look-aheads with deliberate errors: the value of a plan if the cluster differs from its configuration."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ ERRORS = tuple(_ERRORS)
 
 
 def mistaken(config: ClusterConfig, error: str) -> ClusterConfig:
-    """The cluster as a planner with this error has it; as it is for an empty one. Raises ``ConfigError``."""
+    """The cluster as seen by a planner with this error; unchanged for an empty one. Raises ``ConfigError``."""
     if not error:
         return config
     if error not in _ERRORS:
-        raise ConfigError("--planner-error", f"{error!r} is none of {', '.join(ERRORS)}")
+        raise ConfigError("--planner-error", f"unknown error {error!r} (choose from {', '.join(ERRORS)})")
     wrong = _ERRORS[error](config)
     if wrong == config and error != OLD:
         raise ConfigError("--planner-error", f"{error} changes nothing on {config.name}")
@@ -74,7 +74,7 @@ def mistaken(config: ClusterConfig, error: str) -> ClusterConfig:
 
 
 class MonthOld:
-    """Knows the jobs of the past as they were known four weeks ago, and takes them for those until now."""
+    """A look-ahead that uses the jobs known four weeks ago instead of those until now."""
 
     def __init__(self, predictor: Predictor) -> None:
         self._predictor = predictor
@@ -91,7 +91,7 @@ class MonthOld:
 
 
 def aged(history: JobTable, now: Seconds) -> JobTable:
-    """What was known of jobs ``MONTH`` before ``now``, every time moved by as much towards ``now``."""
+    """The jobs known ``MONTH`` before ``now``, with every time moved by as much towards ``now``."""
     then = now - MONTH
     known = history.take(history.submit <= then)
     started = (known.start != ABSENT) & (known.start <= then)

@@ -1,4 +1,4 @@
-"""Episodes played by one method after the other, with a note of what each predicted and how long it thought."""
+"""Run episodes with one method after the other, and record predictions and their durations."""
 
 from __future__ import annotations
 
@@ -29,38 +29,38 @@ if TYPE_CHECKING:
 
 HOUR = 3_600
 PROBES = tuple(hours * HOUR for hours in (36, 24, 12, 6, 3))
-"""How long before the predecessor's end (s) every method is asked for a forecast, whatever it has submitted."""
+"""Seconds before the predecessor's end at which every method makes a forecast, independent of its submission."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What was predicted of a job submitted at one time, and what the simulation then gave."""
+    """The prediction for a job submitted at one time, and the simulated result."""
 
     lead: Seconds
-    """Before the predecessor's end."""
+    """Seconds before the predecessor's end."""
     levels: tuple[float, ...]
-    """Empty: there was no forecast, because the method has none or rejected to answer."""
+    """Empty: no forecast, because the method has none or rejected the observation."""
     waits: tuple[float, ...]
-    """Seconds, one a level."""
+    """Seconds, one per level."""
     wait: Seconds
-    """The true one."""
+    """The simulated wait in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What one method made of one episode."""
+    """Result of one method in one episode."""
 
     number: int
     start: Seconds
     """When the predecessor was submitted."""
     predecessor_end: Seconds | None
-    """``None``: there was no handover, and the troubles say why."""
+    """``None``: no handover took place; ``troubles`` has the reasons."""
     successor_submit: Seconds | None
     successor_start: Seconds | None
     asked: int
-    """How many predictions were made."""
+    """Number of predictions."""
     seconds: float
-    """How long they took together, by the wall's clock."""
+    """Sum of their durations in seconds (wall-clock time)."""
     troubles: tuple[str, ...]
     forecasts: tuple[Forecast, ...] = ()
 
@@ -72,13 +72,13 @@ class Actor:
     label: str
     wants: Wants
     build: Callable[[SimulatedCluster], Predictor]
-    """The predictor for one episode on this cluster; ``wants`` is its own."""
+    """The predictor for one episode on this cluster; ``wants``: its required inputs."""
     foresees: bool
-    """Whether its forecasts mean waits, so that they are to be asked for."""
+    """Whether its forecasts are waits, so that they can be scored."""
 
 
 class Timed:
-    """A predictor, and how long it thought."""
+    """A predictor with a clock for its predictions."""
 
     def __init__(self, predictor: Predictor) -> None:
         self._predictor = predictor
@@ -100,7 +100,7 @@ class Timed:
 def play_episodes(
     trace: JobTable, cluster: ClusterConfig, plan: ReplayPlan, numbers: Sequence[int], actors: Sequence[Actor]
 ) -> Iterator[tuple[Played, ...]]:
-    """The episodes of these numbers (ascending), each by every actor, in their order.
+    """Run the episodes of these numbers (ascending), each with every actor, in their order.
 
     Raises ``SubmissionRejected`` where the cluster rejects the service's job.
     """
@@ -123,7 +123,7 @@ def play_episodes(
 def _play(
     opening: Opening, plan: ReplayPlan, actor: Actor, number: int, forecasts: tuple[Forecast, ...]
 ) -> Played:
-    """The episode as the replay plays it."""
+    """The episode as the replay runs it."""
     timed = Timed(actor.build(opening.cluster))
     record, troubles = keep_alive(opening, plan.chain(), plan, timed)
     started = [link for link in record.links if link.started]
@@ -142,7 +142,7 @@ def _play(
 
 
 def _foreseen(opening: Opening, plan: ReplayPlan, actors: Sequence[Actor]) -> list[tuple[Forecast, ...]]:
-    """What every actor predicts at ``PROBES``; nothing of those that do not predict waits."""
+    """Forecasts of every actor at ``PROBES``, as far as it predicts waits."""
     asked = [actor for actor in actors if actor.foresees]
     found: dict[str, list[Forecast]] = {actor.label: [] for actor in actors}
     for probe in _probes(opening, plan, asked) if asked else ():
@@ -156,12 +156,12 @@ def _foreseen(opening: Opening, plan: ReplayPlan, actors: Sequence[Actor]) -> li
 
 @dataclass(frozen=True, slots=True)
 class _Probe:
-    """One time of the predecessor's run at which a forecast is asked for."""
+    """One time of the predecessor's run at which forecasts are made."""
 
     lead: Seconds
-    """Before the predecessor's end."""
+    """Seconds before the predecessor's end."""
     wait: Seconds
-    """The true one, if submitted now."""
+    """The simulated wait in seconds, if submitted now."""
     cluster: SimulatedCluster
     observer: Observer
     snapshot: Snapshot
@@ -173,7 +173,7 @@ class _Probe:
 
 
 def _probes(opening: Opening, plan: ReplayPlan, actors: Sequence[Actor]) -> Iterator[_Probe]:
-    """Seen as the control loop sees it, on one copy that continues from probe to probe."""
+    """Observations as in the control loop, on one copy that continues from probe to probe."""
     chain, first = plan.chain(), opening.cluster.now()
     own, request, end = chain.link_request(1), chain.link_request(2), first + plan.limit
     times = np.array([end - lead for lead in PROBES if end - lead > first], dtype=np.int64)
@@ -192,7 +192,7 @@ def _probes(opening: Opening, plan: ReplayPlan, actors: Sequence[Actor]) -> Iter
 def _watched(
     cluster: SimulatedCluster, observer: Observer, wants: Wants, until: Seconds, tick: Seconds
 ) -> Snapshot:
-    """The snapshot of ``until``, after all those on the way have been seen where windows are wanted."""
+    """The snapshot of ``until``; if windows are required, all snapshots before are observed first."""
     while True:
         if wants.window or cluster.now() == until:
             snapshot = cluster.snapshot()
@@ -203,9 +203,9 @@ def _watched(
 
 
 def _forecast(predictor: Predictor, observation: Observation) -> WaitForecast | None:
-    """``None`` where it has none: scores of actions, or an observation that it rejects."""
+    """``None`` without a forecast: scores of actions, or a rejected observation."""
     try:
         prediction = predictor.predict(observation)
-    except Exception:  # as in the control loop, which writes it down
+    except Exception:  # as in the control loop, which records it
         return None
     return forecast_of(prediction)

@@ -1,4 +1,4 @@
-"""An evaluation's figures as a table on the terminal, as Markdown, and as one JSON document."""
+"""Figures of an evaluation as a table on the terminal, as Markdown, and as one JSON document."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mirage.training.evaluation.plan import EvaluationPlan, Setting
 
 Cell = tuple[str, str]
-"""A figure, and in small what it is known by."""
+"""A figure, and a second value in small print."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Column:
     heading: str
     read: Callable[[Row], Cell]
     essential: bool = False
-    """Kept on a narrow terminal."""
+    """Shown on a narrow terminal."""
 
 
 def _hours(spread: Spread | None) -> Cell:
@@ -47,7 +47,7 @@ def _share(spread: Spread | None) -> Cell:
 
 
 def _seeds(row: Row) -> Cell:
-    """Least and greatest mean |x| among the seeds."""
+    """Smallest and largest mean |x| among the seeds."""
     if row.seeds < 2:
         return "", ""
     return f"{hours(row.distance.least)} to {hours(row.distance.most)}", ""
@@ -78,7 +78,7 @@ FULL_WIDTH = 190
 """Columns of the terminal that every figure needs."""
 
 _ENDS = (REACTIVE, ORACLE)
-"""What the gap is between."""
+"""The two ends of the gap."""
 
 COLUMNS = (
     Column("mean |x|, h", lambda row: _hours(row.distance), essential=True),
@@ -102,11 +102,11 @@ COLUMNS = (
     Column("training, s", _training),
 )
 _BARE = ("less interrupted", "regret, h")
-"""Columns without interval where room is scarce."""
+"""Columns without interval on a narrow terminal."""
 
 
 def describe(plan: EvaluationPlan, figures: Figures) -> tuple[str, ...]:
-    """What was done and what the columns mean, in sentences."""
+    """A description of the evaluation and its columns, in sentences."""
     how = figures.resampling
     leads = ", ".join(duration(lead) for lead in PROBES)
     sentences = [
@@ -116,22 +116,22 @@ def describe(plan: EvaluationPlan, figures: Figures) -> tuple[str, ...]:
         f"block, {how.resamples:,} resamples, seed {how.seed}).",
         "Gap closed: share of the way in mean |x| from reactive submission to the oracle, which knows the future. "
         "Regret: mean |x| above the oracle's.",
-        f"Forecasts are asked for {leads} before the predecessor's end, whatever was submitted: how many waits "
-        "lie within P10 and P90 (80 % should), and the mean quantile loss of P10, P25, P50, P75 and P90.",
+        f"Forecasts are made {leads} before the predecessor's end, independent of the submission: share of waits "
+        "within P10 and P90 (should be 80 %), and the mean quantile loss of P10, P25, P50, P75 and P90.",
     ]
     if any(row.seeds for row in figures.rows):
         sentences.append(
-            f"What is learned knows nothing after {instant(plan.test_from)}: trained by handovers from "
-            f"{instant(plan.train_from)}, chosen by those from {instant(plan.validate_from)}; means over seeds 0 "
-            f"to {max(row.seeds for row in figures.rows) - 1}, which count as one in the intervals."
+            f"Training uses nothing after {instant(plan.test_from)}: training handovers from "
+            f"{instant(plan.train_from)}, validation handovers from {instant(plan.validate_from)}; means over seeds "
+            f"0 to {max(row.seeds for row in figures.rows) - 1}, which count as one in the intervals."
         )
     sentences += [
-        f"{title_of(setting)}: {plural(count, 'episode')} left out, in which some method has no handover."
+        f"{title_of(setting)}: {plural(count, 'episode')} omitted, in which some method has no handover."
         for setting, count in figures.left_out
     ]
     sentences += [
-        f"{title_of(row.setting)}, {row.method.label}: trouble in {row.troubles} of "
-        f"{plural(row.hand_overs * max(1, row.seeds), 'hand-over')}."
+        f"{title_of(row.setting)}, {row.method.label}: errors in {row.troubles} of "
+        f"{plural(row.hand_overs * max(1, row.seeds), 'handover')}."
         for row in figures.rows
         if row.troubles
     ]
@@ -139,7 +139,7 @@ def describe(plan: EvaluationPlan, figures: Figures) -> tuple[str, ...]:
 
 
 def title_of(setting: Setting) -> str:
-    """A setting in words."""
+    """Title of a setting."""
     return f"{plural(setting.cluster_nodes, 'node')}, links of {setting.nodes}"
 
 
@@ -150,7 +150,7 @@ def sections(figures: Figures) -> Iterator[tuple[Setting, list[Row]]]:
 
 
 def evaluation_tables(figures: Figures, width: int) -> Iterator[Table]:
-    """For a terminal of so many columns, one a setting."""
+    """Tables for a terminal of this width, one per setting."""
     columns = [column for column in COLUMNS if column.essential or width >= FULL_WIDTH]
     for setting, rows in sections(figures):
         table = Table(
@@ -172,7 +172,7 @@ def evaluation_tables(figures: Figures, width: int) -> Iterator[Table]:
 
 
 def markdown(plan: EvaluationPlan, figures: Figures) -> str:
-    """Tables to be put into a page, and below them what they mean."""
+    """Markdown tables with their description."""
     lines: list[str] = []
     for setting, rows in sections(figures):
         lines += [f"**{title_of(setting)}** ({rows[0].hand_overs} handovers)", ""]
@@ -193,7 +193,7 @@ def _inline(column: Column, row: Row) -> str:
 
 
 def document(plan: EvaluationPlan, figures: Figures, trace: str, cluster: str) -> dict[str, object]:
-    """Everything, as values for ``json.dumps``; ``None`` where a statistic is undetermined."""
+    """All figures, as values for ``json.dumps``; ``None`` where a statistic is undetermined."""
     told = for_json(asdict(figures))
     assert isinstance(told, dict)
     return {

@@ -1,7 +1,7 @@
-"""The directory of an evaluation: what has been played is kept, under a mark of all that it depends on.
+"""Directory of an evaluation: finished episodes are stored under a mark of everything that they depend on.
 
-``played/SETTING/RUN-MARK/PART.json``. Whatever changes the mark (another span, cluster, trace, model) is played
-again next to what is there; whatever leaves it alone is found again.
+``played/SETTING/RUN-MARK/PART.json``. A change of the mark (another span, cluster, trace, model) leads to a new
+run next to the stored one; without a change the stored result is used.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _DIGITS = 12
 
 
 def mark_of(circumstances: Mapping[str, object]) -> str:
-    """A short name of circumstances: equal where they are (SHA-256 of their JSON text, hex, cut)."""
+    """A short mark of circumstances: equal where they are (SHA-256 of their JSON text, hex, truncated)."""
     return sha256(json.dumps(circumstances, sort_keys=True).encode()).hexdigest()[:_DIGITS]
 
 
@@ -38,7 +38,7 @@ class Cell:
     setting: Setting
     run: Run
     circumstances: tuple[tuple[str, object], ...]
-    """Everything that its outcomes depend on, next to the code."""
+    """Everything that its outcomes depend on, besides the code."""
 
     @property
     def place(self) -> Path:
@@ -49,7 +49,7 @@ class Cell:
 
 
 def read_part(folder: Path, cell: Cell, numbers: Sequence[int]) -> list[Played] | None:
-    """The episodes of these numbers as they were kept; ``None`` where they were not, or not whole."""
+    """The stored episodes of these numbers; ``None`` where they are missing or incomplete."""
     try:
         document = parse_own_json(_path(folder, cell, numbers).read_bytes())
         episodes = [_played(one) for one in document["episodes"]]
@@ -59,7 +59,7 @@ def read_part(folder: Path, cell: Cell, numbers: Sequence[int]) -> list[Played] 
 
 
 def write_part(folder: Path, cell: Cell, episodes: Sequence[Played]) -> None:
-    """Keep episodes, whole or not at all."""
+    """Store episodes, completely or not at all."""
     path = _path(folder, cell, [one.number for one in episodes])
     document = {
         "circumstances": dict(cell.circumstances) | {"run": cell.run.label},
@@ -69,7 +69,7 @@ def write_part(folder: Path, cell: Cell, episodes: Sequence[Played]) -> None:
 
 
 def write_result(path: Path, text: str) -> None:
-    """Write a file, in a directory that is made where it is missing, so that nobody ever sees half of it."""
+    """Write a file atomically, and create its directory if necessary: no reader sees half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_anew(path, text.encode())
 

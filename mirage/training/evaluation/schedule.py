@@ -1,4 +1,4 @@
-"""Executes an evaluation: trains, plays what is missing in several processes, and reports as it goes."""
+"""Run an evaluation: train, run missing episodes in several processes, and report progress."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What one run made of one setting."""
+    """Results of one run on one setting."""
 
     setting: Setting
     run: Run
     episodes: tuple[Played, ...]
-    """All of them, by number."""
+    """Episodes by number."""
     learned: Learned | None
-    """What was trained for it; ``None`` where nothing was."""
+    """The models trained for it; ``None`` without training."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """Runs to be played together on some consecutive episodes of a setting."""
+    """Runs on some consecutive episodes of a setting."""
 
     setting: Setting
     runs: tuple[tuple[Run, Learned | None], ...]
@@ -60,9 +60,9 @@ class _Task:
 
 
 def learned_names(names: Sequence[str]) -> frozenset[str]:
-    """Those of the names, and of the members of ensembles, that are to be trained.
+    """Those of the names, and of the members of ensembles, that need training.
 
-    Raises ``PluginNotFound`` for one that is not known at all.
+    Raises ``PluginNotFound`` for an unknown name.
     """
     found = set()
     for name in dict.fromkeys(part for method in names for part in parts_of(method)):
@@ -82,7 +82,7 @@ class Evaluation:
     def __init__(
         self, trace: JobTable, cluster: ClusterConfig, plan: EvaluationPlan, folder: Path, workers: int = 1
     ) -> None:
-        """Raises ``ConfigError`` for what could not be executed, before anything is."""
+        """Raises ``ConfigError`` for an invalid plan, before anything runs."""
         plan.check(trace)
         self._trace, self._plan, self._folder = trace, plan, folder
         self._workers = workers
@@ -94,7 +94,8 @@ class Evaluation:
         for method in plan.methods:
             if split_policy(method.name)[1] is not Steering.OFF:
                 raise ConfigError(
-                    "--methods", f"{method.name!r} is a way of steering: mirage replay compares these"
+                    "--methods",
+                    f"{method.name!r} is an early-submission method; use mirage replay to compare these",
                 )
             for world in self._worlds.values():
                 mistaken(world, method.error)
@@ -104,10 +105,10 @@ class Evaluation:
         say: Callable[[str], None] = lambda text: None,
         show: Callable[[list[Found]], None] = lambda found: None,
     ) -> list[Found]:
-        """Everything that each run made of each setting, in the plan's order.
+        """Results of each run on each setting, in the plan's order.
 
-        What is in the directory already is taken from there. ``say`` is told what is being done, ``show`` is given
-        what is finished whenever that is more than before.
+        Stored results are used. ``say`` reports steps, ``show`` gets the finished results whenever there are
+        more than before.
         """
         finished: list[Found] = []
         with _Pool(_Bench(self._trace, self._worlds, self._plan), self._workers) as pool:
@@ -156,7 +157,7 @@ class Evaluation:
             part = read_part(self._folder, cell, numbers)
             if part is None:
                 raise ConfigError(
-                    str(self._folder / cell.place), "was changed while the evaluation ran: run it again"
+                    str(self._folder / cell.place), "was changed during the evaluation; run it again"
                 )
             yield from part
 
@@ -175,7 +176,7 @@ class Evaluation:
 
 
 def _together(methods: Sequence[Method]) -> list[tuple[Method, ...]]:
-    """What is played side by side: all that needs no training and little time, then the others one by one."""
+    """Groups of runs that share a process: all quick ones without training, then the others one by one."""
     quick = tuple(method for method in methods if not method.seeds and not method.plans)
     return [*([quick] if quick else []), *((method,) for method in methods if method not in quick)]
 
@@ -186,7 +187,7 @@ def _resized(cluster: ClusterConfig, count: int) -> ClusterConfig:
 
 @dataclass(frozen=True, slots=True)
 class _Bench:
-    """What a worker process needs for every task."""
+    """Settings of a worker process for every task."""
 
     trace: JobTable
     worlds: dict[int, ClusterConfig]
@@ -214,17 +215,17 @@ def _actor(run: Run, learned: Learned | None, replay: ReplayPlan, world: Cluster
 
 
 def _once(text: str) -> Factory:
-    """Gives the trained predictor: its files are read once, not for every episode."""
+    """Returns the trained predictor: its files are read once, not for every episode."""
     predictor = build_predictor(text)
     return lambda parameter: predictor
 
 
 class _Pool:
-    """Plays tasks in processes of their own, or right here where one is enough."""
+    """Runs tasks in separate processes, or in this one where one is enough."""
 
     def __init__(self, bench: _Bench, workers: int) -> None:
         self._bench = bench
-        # Processes are started afresh: forking one that has threads (a progress bar) is not safe.
+        # Processes are spawned: to fork one that has threads (a progress bar) is not safe.
         self._pool = ProcessPoolExecutor(workers, spawning(), _take_place, (bench,)) if workers > 1 else None
 
     def __enter__(self) -> Self:
@@ -235,7 +236,7 @@ class _Pool:
             self._pool.shutdown(wait=kind is None, cancel_futures=True)
 
     def played(self, tasks: Sequence[_Task]) -> Iterator[tuple[_Task, list[list[Played]]]]:
-        """Each task with its result, as they are done."""
+        """Each task with its result, in order of completion."""
         if self._pool is None:
             yield from ((task, self._bench.play(task)) for task in tasks)
             return

@@ -1,1 +1,1 @@
-"""How the agents that answer requests are trained. Needs torch."""
+"""Training of the agents for requests. Needs torch."""

@@ -1,4 +1,4 @@
-"""Sights of different lengths as tensors."""
+"""Observations of different lengths as tensors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def seen_of(sights: Sequence[Sight]) -> Seen:
-    """Padded behind to the longest; at least one piece long."""
+    """Padded at the end to the longest; at least one segment long."""
     count, kinds = len(sights), sights[0].pair.shape[1]
     longest = max(1, *(len(sight.order) for sight in sights)) if count > 1 else max(1, len(sights[0].order))
     piece = np.zeros((count, longest, len(PIECE)), np.float32)
@@ -34,7 +34,7 @@ def seen_of(sights: Sequence[Sight]) -> Seen:
 
 
 def actions_of(actions: Sequence[np.ndarray[tuple[int, ...], np.dtype[np.float32]]], longest: int) -> Tensor:
-    """(B, longest, KINDS + K), padded behind."""
+    """(B, longest, KINDS + K), padded at the end."""
     padded = np.zeros((len(actions), longest, actions[0].shape[1]), np.float32)
     for row, action in enumerate(actions):
         padded[row, : len(action)] = action

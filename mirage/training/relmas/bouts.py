@@ -1,4 +1,4 @@
-"""One system in progress, period by period, next to a twin that is played by constants alone."""
+"""One system, advanced period by period, next to a twin that runs by constants alone."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ REWARDS = {"relmas": relmas_reward, "odra": odra_reward}
 
 
 class Bout:
-    """What is gained is told against the twin: what comes by chance comes to both.
+    """Gains are measured against the twin, so that chance affects both.
 
-    The twin starts again from the same state whenever ``pair`` is called; without it gains are not compared.
+    The twin restarts from the same state whenever ``pair`` is called; without it gains are not compared.
     """
 
     def __init__(
         self, system: SimulatedSystem, matching: Matching, plugin: str, constants: Float64 | None = None
     ) -> None:
-        """``constants`` [M, KINDS + K]: what requests of each model are given where no agent plays; else zeros."""
+        """``constants`` [M, KINDS + K]: scores of requests of each model without an agent; default zeros."""
         self.system, self._plugin, self._period = system, plugin, matching.period
         self._parameters = parameters_of(matching)
         self._costs = read_costs(system.costs)
@@ -54,23 +54,23 @@ class Bout:
         self._tally = self._twins_tally = self._count(system, self._view)
 
     def sight(self) -> Sight:
-        """What the agents see now."""
+        """The present observation of the agents."""
         look = look_at(self._view, self._costs)
         return self._eye.look(look, self._view.now, len(self._view.request), self._period)
 
     def told(self, sight: Sight) -> Float64:
-        """[N, KINDS + K] The constants of what is seen."""
+        """[N, KINDS + K] The constants of the observed requests."""
         return self._constants[sight.model]
 
     def pair(self) -> None:
-        """Let constants continue alone, from here, next to."""
+        """Create the twin, which continues by constants from this state."""
         self._twin = self.system.copy()
         self._twins_tally = self._tally
         if not self.over:
             self._twin.follow(self._usual(self._twin), self._parameters, self._view.now)
 
     def step(self, scores: Scores) -> float:
-        """Obey for a period; what it was worth, less what it was to the twin."""
+        """Apply scores for a period; returns its reward, less that of the twin."""
         self._tick += self._period
         self.over = not self.system.follow(scores, self._parameters, self._tick)
         self._view = self.system.view()
@@ -78,25 +78,25 @@ class Bout:
         return self._worth(before, self._tally) - self._twins_worth()
 
     def copy(self) -> Bout:
-        """An independent one in the same state, without a twin."""
+        """An independent copy in the same state, without a twin."""
         other = copy(self)
         other.system, other._twin, other._eye = self.system.copy(), None, self._eye.copy()
         other._view = other.system.view()
         return other
 
     def skip(self, seconds: float) -> None:
-        """Let constants play alone for so long: not every lesson is to be of an empty system."""
+        """Run by constants alone for this time, so that not every transition is of an empty system."""
         self._tick += seconds
         self.over = not self.system.follow(self._usual(self.system), self._parameters, self._tick)
         self._view = self.system.view()
         self._tally = self._count(self.system, self._view)
 
     def finish(self) -> None:
-        """Let constants play alone to the end."""
+        """Run by constants alone to the end."""
         self.skip(np.inf)
 
     def outcome(self) -> Outcome:
-        """So far."""
+        """The figures so far."""
         return self.system.outcome()
 
     def _twins_worth(self) -> float:
@@ -113,7 +113,7 @@ class Bout:
         return tally(view, system.requests, self._costs)
 
     def _usual(self, system: SimulatedSystem) -> Scores:
-        """The constants for all that are there, and for all that come."""
+        """The constants for all present requests, and for those to come."""
         view = system.view()
         present = np.concatenate((view.request, view.running[view.running >= 0]))
         rows = np.arange(len(present), dtype=np.int32)

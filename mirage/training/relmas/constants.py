@@ -1,8 +1,8 @@
-"""Constants for each model that do well in one scenario: what actors imitate before they learn of their own.
+"""Constants for each model that do well in one scenario: actors imitate them before they explore.
 
 A request's priority, hold and caution (``kernel.scored``) by its model alone, found by CMA-ES (Hansen &
 Ostermeier, Evolutionary Computation 9(2), 2001; the library ``cmaes``). A whole run by constants is compiled, so
-some hundred of them can be played in the time of one that asks an agent.
+hundreds of them take the time of one run with an agent.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
     Worths = Callable[[Sequence[Float64], range], list[float]]
 
 GROUNDS = (0.0, 0.3, 0.55)
-"""Holds, by the most that they can be, from which a search may begin."""
+"""Initial holds of a search, as parts of their maximum."""
 STEP, STALE = 0.15, 0.004
-"""The first step, by the most that constants can be; what is left to be won that is not worth a search."""
+"""The first step, as a part of the maximum of constants; the remaining gain below which no search starts."""
 CHECKED, PLAYED = 12, 4
-"""Workloads by which beginnings and ends are compared; workloads of one generation."""
+"""Workloads for comparing beginnings and ends; workloads of one generation."""
 
 
 def search(
     worths: Worths, used: NDArray[np.intp], shape: tuple[int, int], generations: int, first: int
 ) -> Float64:
-    """By what each of some constants is worth on workloads of seeds from ``first`` on.
+    """Search constants by their mean figure on workloads of seeds from ``first`` on.
 
     ``shape``: (M, KINDS + K), of which the columns before the affinities are filled for the models ``used``: no
-    others come. Zeros where nothing better is found.
+    others are requested. Zeros where the search finds nothing better.
     """
 
     def spread(found: Float64) -> Float64:
@@ -53,14 +53,14 @@ def search(
     found = _evolve(
         lambda tried, seeds: worths([spread(x) for x in tried], seeds), best, generations, checked.stop
     )
-    # Where little is to be won the search goes too far: half of the way may be better.
+    # Where little can be gained the search goes too far: half of the way may be better.
     ends = [(best + found) / 2.0, found]
     values += worths([spread(end) for end in ends], checked)
     return spread([*grounds, *ends][int(np.argmax(values))])
 
 
 def _evolve(worths: Worths, mean: Float64, generations: int, first: int) -> Float64:
-    """The mean of the last generation. Each has other workloads, so that none is learned by heart."""
+    """Mean of the last generation. Each generation has other workloads, to avoid overfitting."""
     strategy = CMA(mean, STEP, bounds=np.tile([-1.0, 1.0], (len(mean), 1)), seed=first)
     for number in range(generations):
         seeds = range(first + number * PLAYED, first + (number + 1) * PLAYED)

@@ -1,4 +1,4 @@
-"""A whole training: the matcher is set, workloads are drawn, played and learned from; the best actor is kept."""
+"""A whole training: set the matcher, draw workloads, run them, learn; the best actor is kept."""
 
 from __future__ import annotations
 
@@ -36,49 +36,49 @@ if TYPE_CHECKING:
     from mirage.allocation.inference.outcome import SystemFigures
 
 VALIDATION_FROM, TRAINING_FROM, SEEDS_EACH = 500_000, 1_000_000, 100_000
-"""Seeds of workloads: below the first nothing is ever learned from, so figures are taken there."""
+"""Seeds of workloads: those below the first are never trained on, so figures are measured there."""
 
 TRIED = {"thrift": (8.0, 24.0), "margin": (0.1, 0.3), "density": (1.0,), "holding": (1.5,), "leaving": (0.8,)}
-"""What is tried next to the default when the matcher is set, one after the other."""
+"""Settings tried besides the default when the matcher is set, one after the other."""
 TRIED_ON = 12
 """Workloads of each scenario."""
 
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What is trained."""
+    """Configuration of a training."""
 
     plugin: str
     """``relmas`` or ``odra``."""
     scenarios: tuple[str, ...]
-    """Workloads are drawn from each in turn."""
+    """Scenarios; workloads are drawn from each in turn."""
     seed: int = 0
     rounds: int = 30
     bouts: int = 12
-    """Systems at once."""
+    """Number of systems that run together."""
     stretch: int = 10
-    """Periods between two batches of lessons."""
+    """Periods between two batches of transitions."""
     lasting: int = 30
-    """Stretches after which a system is replaced by another."""
+    """Rollouts after which a system is replaced by another."""
     batches: int = 4
-    """Learned from in a round."""
+    """Batches per round."""
     every: int = 15
     """Rounds between validations."""
     seconds: float = 5.0
-    """In which requests come: shorter than a scenario's, for quick rounds."""
+    """Seconds of arrivals: fewer than in a scenario, for quick rounds."""
     validated: int = 4
-    """Workloads of each scenario on which the best actor is chosen."""
+    """Workloads of each scenario for choosing the best actor."""
     period: float = 0.05
     searched: int = 20
     """Generations of the search for constants in each scenario."""
     shown: int = 40
-    """Workloads of each scenario in which constants are imitated."""
+    """Workloads of each scenario for imitating constants."""
     imitated: int = 6000
-    """Batches."""
+    """Batches of the imitation."""
     noise: float = 0.05
-    """Of weights."""
+    """Standard deviation of the noise on weights."""
     refined: int = 8
-    """Rounds of evolution of the last layers, after those of DDPG, from the best actor of these."""
+    """Rounds of evolution of the last layers, after those of DDPG, from their best actor."""
     generation: int = 50
     """Periods in such a round."""
     shape: Shape = field(default_factory=Shape)
@@ -86,8 +86,8 @@ class Course:
 
 
 def course_of(plugin: str, scenarios: tuple[str, ...], seed: int, rounds: int, period: float) -> Course:
-    """The usual one of each plugin."""
-    # Gentler than a small problem needs: the matcher is good already, and most that is tried makes it worse.
+    """The default settings of each plugin."""
+    # Smaller steps than a small problem needs: the matcher is good already, and most changes make it worse.
     likelihood = 0.5 if plugin == "odra" else 0.0
     learning = Learning(rate=2e-4, discount=0.98, charge=0.1, spread=0.01, likelihood=likelihood)
     return Course(plugin, scenarios, seed, rounds, period=period, learning=learning)
@@ -95,24 +95,26 @@ def course_of(plugin: str, scenarios: tuple[str, ...], seed: int, rounds: int, p
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One round."""
+    """Result of one round."""
 
     number: int
     gained: float
-    """In a period, over the matcher alone, while it explores; in evolution, how much opposites differ."""
+    """Gain per period over the matcher alone, with exploration; in evolution, the difference of opposites."""
     validation: float | None
-    """What is gained in the figure by which the best is chosen, over the matcher alone."""
+    """Gain over the matcher alone in the figure by which the best actor is chosen."""
 
 
 class Training:
-    """A course in progress. Its state can be kept in a file, and be gone on from."""
+    """A training in progress. Its state can be written to a file and resumed."""
 
     def __init__(self, course: Course) -> None:
-        """Raises ``ConfigError`` for a course without scenarios, or what these have wrong."""
+        """Raises ``ConfigError`` for a configuration without scenarios, or with invalid ones."""
         if not course.scenarios:
             raise ConfigError("SCENARIO", "name at least one")
         if course.plugin not in REWARDS:
-            raise ConfigError("--agent", f"{course.plugin!r} is none of {', '.join(sorted(REWARDS))}")
+            raise ConfigError(
+                "--agent", f"unknown agent {course.plugin!r} (choose from {', '.join(sorted(REWARDS))})"
+            )
         torch.manual_seed(course.seed)
         self.course = course
         self.stages = [_short(name, course.seconds) for name in course.scenarios]
@@ -130,10 +132,10 @@ class Training:
         self._evolution: Evolution | None = None
 
     def set_matcher(self) -> Matching:
-        """Try settings of the matcher one after the other on workloads for training.
+        """Try settings of the matcher one after the other on training workloads.
 
-        Kept is what is better in the mean of the scenarios and worse in none: what only one of them calls for is
-        left to the agent, which can tell them apart.
+        A setting is kept if it is better in the mean of the scenarios and worse in none: what helps only one of
+        them is left to the agent, which can distinguish them.
         """
         best = [self._worth_in(stage, self.matching) for stage in self.stages]
         for name, values in TRIED.items():
@@ -145,7 +147,7 @@ class Training:
         return self.matching
 
     def _unless_worse(self, matching: Matching, best: list[float]) -> list[float]:
-        """What it is worth in each scenario; nothing, and no more is played, where that is less in one."""
+        """Figures of each scenario; stops with an empty result where a scenario gets worse."""
         worth: list[float] = []
         for stage, least in zip(self.stages, best, strict=True):
             worth.append(self._worth_in(stage, matching))
@@ -154,7 +156,7 @@ class Training:
         return worth
 
     def find_constants(self) -> Iterator[str]:
-        """For one scenario after the other; those that are known already are not looked for again."""
+        """Find constants for one scenario after the other; known ones are not searched again."""
         for stage, name in zip(self.stages, self.course.scenarios, strict=True):
             if name not in self.constants:
                 self.constants[name] = self._constants_of(stage)
@@ -170,7 +172,7 @@ class Training:
         return search(worths, used, _shape_of(stage), self.course.searched, first)
 
     def imitate(self) -> float:
-        """Train the actor to say what the constants of all scenarios say; what was missed."""
+        """Train the actor to imitate the constants of all scenarios; returns the remaining error."""
         bouts = [self._bout() for _ in range(self.course.shown) for _ in self.stages]
         examples = examples_of(bouts, int(self.course.seconds / self.course.period))
         missed = imitate(self.learner.actor, examples, self.course.imitated, self.drawn)
@@ -184,7 +186,7 @@ class Training:
         return worths_of([plain], range(first, first + TRIED_ON), self._figure)[0]
 
     def rounds(self) -> Iterator[Report]:
-        """Learn round by round to the course's end."""
+        """Train round by round to the configured number."""
         base = self.validate(with_actor=False)
         if self.done == 0:
             yield Report(0, 0.0, self._keep(base))
@@ -196,7 +198,7 @@ class Training:
             yield Report(self.done, gained, self._keep(base) if is_told else None)
 
     def validate(self, *, with_actor: bool = True) -> float:
-        """By which the best is chosen: mean satisfaction; for ODRA's, mean of that and of the worst tenant's."""
+        """Figure for choosing the best: mean satisfaction; for ODRA, mean of that and of the worst tenant's."""
         first = VALIDATION_FROM + self.course.seed * SEEDS_EACH // 100
         seeds = range(first, first + self.course.validated)
         bouts = [
@@ -218,7 +220,7 @@ class Training:
         return found
 
     def write(self, folder: Path) -> Path:
-        """Keep the best actor as an artifact. Raises ``ConfigError`` for a directory that is there already."""
+        """Write the best actor as an artifact. Raises ``ConfigError`` for an existing directory."""
         self.learner.actor.load_state_dict(self.best_state)
         taught = asdict(self.course) | {"curve": self.curve, "done": self.done}
         taught["constants"] = {name: found.tolist() for name, found in self.constants.items()}
@@ -231,7 +233,7 @@ class Training:
         return seconds_of(LearnedPolicy("", self.matching, Graph(graph, Path())), stage.costs, stage.system)
 
     def save(self, path: Path) -> None:
-        """Write the state, whole or not at all. What was being played and replayed is drawn again afterwards."""
+        """Write the state atomically. Running systems and the replay buffer are drawn again later."""
         learner = self.learner
         state = {
             "parts": [part.state_dict() for part in _parts(learner)],
@@ -249,7 +251,7 @@ class Training:
         write_state(path, self.course, state)
 
     def resume(self, path: Path) -> None:
-        """Continue from a state. Raises ``ConfigError`` where it is of another course, or cannot be read."""
+        """Continue from a state. Raises ``ConfigError`` if its configuration differs, or it cannot be read."""
         state = read_state(path, self.course)
         for part, kept in zip(_parts(self.learner), state["parts"], strict=True):
             part.load_state_dict(kept)
@@ -273,7 +275,7 @@ class Training:
         return float(np.mean([lesson.gain for lesson in lessons])) if lessons else 0.0
 
     def _refine(self) -> float:
-        """A round of evolution."""
+        """Run a round of evolution."""
         if self._evolution is None:
             self.learner.actor.load_state_dict(self.best_state)
             self._evolution = Evolution(self.learner.actor, self.course.noise, self.course.learning.rate * 10)
@@ -282,7 +284,7 @@ class Training:
         return self._evolution.improve(self._bouts, self.course.generation, self.rng)
 
     def _replace_bouts(self) -> None:
-        """Those that are over, and those that have lasted: at first not all at once."""
+        """Replace systems that are over, or old; at first not all together."""
         course = self.course
         if not self._bouts:
             self._bouts = [self._bout() for _ in range(course.bouts)]
@@ -303,7 +305,7 @@ class Training:
         return bout
 
     def _keep(self, base: float) -> float:
-        """Validate, and remember the actor where it is the best so far."""
+        """Validate, and keep the actor if it is the best so far."""
         gained = self.validate() - base
         self.curve.append(gained)
         if gained > self.best:
@@ -327,11 +329,11 @@ def _parts(learner: Learner) -> tuple[Any, ...]:
 
 
 def _shape_of(stage: Stage) -> tuple[int, int]:
-    """Of what is said of each model."""
+    """Scores of each model."""
     return len(stage.costs.models), KINDS + len(stage.costs.kinds)
 
 
 def _short(name: str, seconds: float) -> Stage:
-    """A scenario, of no more than so many seconds, set for many runs."""
+    """A scenario of at most this number of seconds, prepared for many runs."""
     scenario = find_scenario(name)
     return set_stage(replace(scenario, duration=min(scenario.duration, seconds)))

@@ -1,8 +1,8 @@
 """Requests of tenants on a simulated system as a Gymnasium environment: a step is one period.
 
-An action has a row for each that is seen, in their order: its scores, each by the most that it can be; rows behind
-the last are not read. The reward is that of ``rewards``, less what the matcher alone would
-have had where ``compared``.
+An action has a row for each observed request, in their order: its scores, each divided by its maximum; further
+rows are not read. The reward is that of ``rewards``, less that of the matcher alone
+where ``compared``.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ Float32 = NDArray[np.float32]
 Observation = dict[str, Float32]
 
 SEEDS = range(1_000_000, 2_000_000)
-"""Of workloads to learn from."""
+"""Seeds of training workloads."""
 BOUND = 1e3
-"""No feature is greater."""
+"""Bound of every feature."""
 
 
 class RequestsEnv(gymnasium.Env[Observation, Float32]):
@@ -60,7 +60,7 @@ class RequestsEnv(gymnasium.Env[Observation, Float32]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Requests of another seed, from the first arrival on."""
+        """Start with requests of another seed, from the first arrival on."""
         super().reset(seed=seed)
         drawn = int(self.np_random.integers(SEEDS.start, SEEDS.stop))
         workload = int((options or {}).get("workload", drawn))
@@ -70,7 +70,7 @@ class RequestsEnv(gymnasium.Env[Observation, Float32]):
         return self._look(self._bout), {"workload": workload}
 
     def step(self, action: Float32) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        """A period. ``info`` has the share of requests answered in time, at the end."""
+        """Run a period. ``info`` has the share of requests answered in time, at the end."""
         if self._bout is None or self._sight is None:
             raise RuntimeError("reset the environment first")
         reward = self._bout.step(self._sight.scores(action * self._bounds))

@@ -1,7 +1,7 @@
-"""Evolution strategies on the actor's last layers (Salimans et al., 2017): what DDPG found is refined, or left.
+"""Evolution strategies on the actor's last layers (Salimans et al., 2017): DDPG's result is refined, or kept.
 
-Pairs of equal systems are played for a stretch, one with a disturbance of the last layers, one with its
-opposite; the difference of what both gain tells how good the direction is. No critic can be wrong about it.
+Pairs of equal systems run for some periods, one with a disturbance of the last layers, one with its opposite. The
+difference of their gains shows how good the direction is, independent of the errors of a critic.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Evolution:
         self._optimiser = torch.optim.Adam(parameters, lr=rate)
 
     def improve(self, bouts: Sequence[Bout], stretch: int, rng: torch.Generator) -> float:
-        """Play each next to its opposite for a stretch, and go where it was better; how much they differ."""
+        """Run each system next to its opposite, and move to the better side; returns how much they differ."""
         one = drawn_shift(self._actor, len(bouts), self._spread, rng)
         pairs = [*bouts, *(bout.copy() for bout in bouts)]
         shift = Shift(*(torch.cat([part, -part]) for part in one))

@@ -1,4 +1,4 @@
-"""Many systems at once, played by an actor that explores, or does what it holds best."""
+"""Run many systems together with an actor, with or without exploration."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def explore(
     noise: tuple[float, float],
     rng: torch.Generator,
 ) -> list[Lesson]:
-    """Play each for a stretch of periods, its own disturbance kept through it; what is to be learned from that.
+    """Run each system for some periods with a fixed disturbance of the weights; returns the transitions.
 
-    ``noise``: standard deviations of what is added to weights, and to each number.
+    ``noise``: standard deviations of the noise on weights, and on each number.
     """
     shift = drawn_shift(actor, len(bouts), noise[0], rng)
     for bout in bouts:
@@ -60,7 +60,7 @@ def _lessons(bout: Bout, taken: list[tuple[Sight, Float32, float]], discount: fl
 
 
 def drawn_shift(actor: Actor, count: int, spread: float, rng: torch.Generator) -> Shift:
-    """Normal numbers for the last layers, scaled by how many feed each."""
+    """Normal numbers for the last layers, scaled by the number of inputs."""
     width, pair = 1 + actor.request.in_features, 1 + actor.affinity.in_features
     request = torch.randn((count, len(LIMITS), width), generator=rng) * spread * (4.0 / width**0.5)
     return Shift(request, torch.randn((count, pair), generator=rng) * spread * (4.0 / pair**0.5))
@@ -69,7 +69,7 @@ def drawn_shift(actor: Actor, count: int, spread: float, rng: torch.Generator) -
 def disturbed(
     actor: Actor, sights: Sequence[Sight], shift: Shift, spread: float, rng: torch.Generator
 ) -> list[Float32]:
-    """[N, KINDS + K] for each: what an actor with these last layers does, with noise of each number's own."""
+    """[N, KINDS + K] for each: actions of an actor with these last layers, with noise on each number."""
     seen = seen_of(sights)
     with torch.no_grad():
         most = bounds(seen.pair.shape[2])
@@ -80,7 +80,7 @@ def disturbed(
 
 
 def play(bouts: Sequence[Bout], actor: Actor) -> None:
-    """Each to its end, by the actor's own opinion."""
+    """Run each to its end with the actor's best actions."""
     going = [bout for bout in bouts if not bout.over]
     while going:
         sights = [bout.sight() for bout in going]

@@ -22,7 +22,7 @@ AXES = {
 
 
 def graph_of(actor: Actor) -> bytes:
-    """The network; it takes any number of pieces and kinds. Raises ``RuntimeError`` where the export differs."""
+    """The network, for any number of segments and kinds. Raises ``RuntimeError`` where the export differs."""
     rng = torch.Generator().manual_seed(0)
     inputs = {
         "piece": torch.randn((1, 7, len(PIECE)), generator=rng),

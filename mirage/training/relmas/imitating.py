@@ -1,4 +1,4 @@
-"""An actor learns to say what constants say, from what is seen where they play (behaviour cloning)."""
+"""Train an actor to imitate constants, on observations of runs by them (behaviour cloning)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BATCH, RATE = 32, 2e-3
 
 
 def examples_of(bouts: Sequence[Bout], periods: int) -> list[Example]:
-    """What is seen while constants play, and what they say to it."""
+    """Observations of runs by constants, and the scores of the constants."""
     with ThreadPoolExecutor() as pool:
         shown = pool.map(lambda bout: _shown(bout, periods), bouts)
         return [(sight, told) for each in shown for sight, told in each if len(sight.order)]
@@ -45,7 +45,7 @@ def _shown(bout: Bout, periods: int) -> list[Example]:
 
 
 def imitate(actor: Actor, examples: Sequence[Example], steps: int, rng: np.random.Generator) -> float:
-    """Regression, its rate falling to nothing; the mean square that is missed at the end."""
+    """Regression with a learning rate that falls to 0; returns the mean squared error at the end."""
     optimiser = torch.optim.Adam(actor.parameters(), lr=RATE)
     falling = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
     missed, last = 0.0, max(steps // 10, 1)

@@ -1,16 +1,16 @@
-"""DDPG over lists of pieces (Lillicrap et al., ICLR 2016), with what made it stable; and its ODRA-style mixture.
+"""DDPG over lists of segments (Lillicrap et al., ICLR 2016), with stable updates; and its ODRA-style mixture.
 
-Taken over: actor and critic with slow copies (tau), replay, an actor that follows the critic's gradient. Own
+From the paper: actor and critic with slow copies (tau), replay, an actor that follows the critic's gradient. Own
 choices:
 
-- two critics of which the lesser is estimated, and an actor that learns half as often (TD3, Fujimoto et al., ICML
-  2018);
-- exploration by disturbing the actor's last layers for a stretch of periods (Plappert et al., ICLR 2018), with
-  little noise of each piece's own: independent noise on hundreds of numbers cancels out before any reward tells
-  of it;
-- returns over the rest of the stretch (n-step), gains being told against a twin of the system that the matcher
-  plays alone, see ``bouts``: so the critic learns what the actor adds, not how busy the system is;
-- a small charge on actions: the actor keeps to the matcher's opinion where it knows nothing better.
+- two critics, of which the lower estimate counts, and an actor that is updated half as often (TD3, Fujimoto et
+al.,   ICML 2018);
+- exploration by a disturbance of the actor's last layers for some periods (Plappert et al., ICLR 2018), with
+little   independent noise on each segment: independent noise on hundreds of numbers cancels out before it changes
+a reward;
+- returns over the rest of these periods (n-step), with gains measured against a twin of the system that the
+matcher   runs alone, see ``bouts``: so the critic learns the actor's contribution, not the load of the system;
+- a small charge on actions: the actor keeps the matcher's scores where it knows nothing better.
 
 With ``likelihood`` above 0 (ODRA-style) the actor is also a Gaussian policy: its gradient is mixed with that of
 the likelihood of what was done, by its gain over the critic's estimate in the mean action (value learning with
@@ -39,7 +39,7 @@ Float32 = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class Learning:
-    """How is learned."""
+    """Hyperparameters of the training."""
 
     rate: float = 5e-4
     critic_rate: float = 1e-3
@@ -49,30 +49,30 @@ class Learning:
     replay: int = 6000
     delay: int = 2
     charge: float = 0.02
-    """On the mean square of what is done otherwise than by the actor from which learning began."""
+    """Weight of the mean squared difference between actions and those of the initial actor."""
     likelihood: float = 0.0
-    """Part of the actor's gradient that is the likelihood's: 0 in RELMAS, a half in ODRA."""
+    """Share of the likelihood in the actor's gradient: 0 in RELMAS, a half in ODRA."""
     spread: float = 0.05
-    """Standard deviation of each number's own noise, by the most it can be."""
+    """Standard deviation of the noise on each number, as a part of its maximum."""
     norm: float = 1.0
-    """Gradients are cut to this."""
+    """Largest norm of the gradients."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """One period: what was seen and done, what it gained to the end of its stretch, and what was seen then."""
+    """Transition of one period: observation, action, gain to the end of the rollout, observation there."""
 
     sight: Sight
     action: Float32
     """[N, KINDS + K]"""
     gain: float
     discount: float
-    """Of what comes after the stretch; 0 where nothing does."""
+    """Discount of the value after the rollout; 0 at the end of the system."""
     later: Sight
 
 
 class Replay:
-    """The latest lessons."""
+    """Replay buffer of the latest transitions."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -83,7 +83,7 @@ class Replay:
         return len(self._lessons)
 
     def add(self, lesson: Lesson) -> None:
-        """Forget the oldest where there is no room."""
+        """Add a transition; the oldest is dropped where the buffer is full."""
         if len(self._lessons) < self._most:
             self._lessons.append(lesson)
             return
@@ -91,7 +91,7 @@ class Replay:
         self._oldest = (self._oldest + 1) % self._most
 
     def draw(self, count: int, rng: np.random.Generator) -> list[Lesson]:
-        """At random."""
+        """A random batch."""
         return [self._lessons[row] for row in rng.integers(len(self._lessons), size=count)]
 
 
@@ -109,12 +109,12 @@ class Learner:
         self.learnt = 0
 
     def begin_from(self, actor: Actor) -> None:
-        """Learn on from this one; what it does costs nothing."""
+        """Continue training from this actor; actions equal to its own cost nothing."""
         for one in (self.actor, self.slow_actor, self.anchor):
             one.load_state_dict(actor.state_dict())
 
     def learn(self, lessons: list[Lesson]) -> dict[str, float]:
-        """One batch; returns what was measured."""
+        """Train on one batch; returns the metrics."""
         seen = seen_of([lesson.sight for lesson in lessons])
         action = actions_of([lesson.action for lesson in lessons], seen.mask.shape[1])
         wanted = self._wanted(lessons)
@@ -156,7 +156,7 @@ class Learner:
         return float(value.detach().mean())
 
     def _density(self, seen: Seen, off: Tensor) -> Tensor:
-        """Log-likelihood (B,) of what was done, but for a constant, in the mean over the numbers of a list."""
+        """Log-likelihood (B,) of actions, up to a constant, in the mean over the numbers of a list."""
         off = off / bounds(seen.pair.shape[2])
         each = -0.5 * (off / self.learning.spread).clamp(-3, 3).square().mean(dim=-1)
         density: Tensor = (each * seen.mask).sum(dim=1) / seen.mask.sum(dim=1).clamp(min=1.0)
@@ -169,7 +169,7 @@ class Learner:
 
 
 def square(seen: Seen, action: Tensor) -> Tensor:
-    """The mean, over rows, of the sum of squares, scores being by the most that they can be."""
+    """Mean, over rows, of the sum of squares of the scores divided by their maxima."""
     each = (action / bounds(seen.pair.shape[2])).square()
     each = each[..., : len(LIMITS)].sum(dim=-1) + each[..., len(LIMITS) :].mean(dim=-1)
     return (each * seen.mask).sum() / seen.mask.sum().clamp(min=1.0)

@@ -1,7 +1,7 @@
-"""Actor and critic: recurrent over the ready pieces in the order of their deadlines.
+"""Actor and critic: recurrent over the ready segments in the order of their deadlines.
 
-Tensors are batches (B) of times, padded behind (N) and masked. The recurrence runs from the earliest deadline
-on, so what is padded behind a piece cannot reach it; what comes later reaches it through the mean of all alone.
+Tensors are batches (B) of times, padded at the end (N) and masked. The recurrence runs from the earliest deadline
+on, so padding behind a segment cannot affect it; later segments affect it only through the mean of all.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from mirage.allocation.inference.kernel.seeing import PAIR, PIECE, STATE
 
 LIMITS, FAVOUR = (1.0, 1.5, 1.0), 1.5
-"""The most that is said: priority, hold and caution (columns of ``kernel.scored``), and the affinity to each kind:
-the next piece's seconds count for exp(-1.5), 0.22 of what they are."""
+"""Largest scores: priority, hold and caution (columns of ``kernel.scored``), and the affinity to each kind: the
+next segment's seconds count for exp(-1.5), 0.22 of their value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +24,12 @@ class Shape:
     """How large the networks are."""
 
     width: int = 64
-    """Of what the recurrence remembers."""
+    """Width of the recurrent state."""
     pair: int = 16
 
 
 class Seen(NamedTuple):
-    """A batch of sights."""
+    """A batch of observations."""
 
     piece: Tensor
     """(B, N, len(PIECE))"""
@@ -38,11 +38,11 @@ class Seen(NamedTuple):
     state: Tensor
     """(B, len(STATE))"""
     mask: Tensor
-    """(B, N) 1 where there is a piece."""
+    """(B, N) 1 where a segment exists."""
 
 
 class Shift(NamedTuple):
-    """What is added to the actor's last layers at each time of a batch."""
+    """Disturbance of the actor's last layers at each time of a batch."""
 
     request: Tensor
     """(B, len(LIMITS), W + 1) The bias last."""
@@ -51,7 +51,7 @@ class Shift(NamedTuple):
 
 
 class Reader(nn.Module):
-    """Reads the rows one after the other; ``told``: whether what is done is said, too."""
+    """Reads the rows one after the other; ``told``: whether the actions are part of the input."""
 
     def __init__(self, shape: Shape, *, told: bool = False) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class Reader(nn.Module):
         self.memory = nn.LSTM(shape.width, shape.width, batch_first=True)
 
     def forward(self, piece: Tensor, pair: Tensor, state: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What is remembered at each piece (B, N, W), in the mean (B, W), and of each pair (B, N, K, V)."""
+        """State at each segment (B, N, W), its mean (B, W), and that of each pair (B, N, K, V)."""
         pairs = self.pairs(pair)
         around = state.unsqueeze(1).expand(-1, piece.shape[1], -1)
         pieces = self.pieces(torch.cat([piece, pairs.mean(dim=2), around], dim=-1))
@@ -72,7 +72,7 @@ class Reader(nn.Module):
 
 
 class Actor(nn.Module):
-    """Scores (B, N, KINDS + K) within ``bounds``; 0 at first."""
+    """Scores (B, N, KINDS + K) within ``bounds``; initially 0."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ class Actor(nn.Module):
         return _bounded(self.request(judged), self.affinity(drawn))
 
     def disturbed(self, seen: Seen, shift: Shift) -> Tensor:
-        """As ``forward``, each time of the batch with last layers of its own."""
+        """As ``forward``, with separate last layers for each time of the batch."""
         judged, drawn = self._features(*seen)
         bias = shift.request[:, None, :, -1]
         request = self.request(judged) + torch.einsum("bnw,bsw->bns", judged, shift.request[..., :-1]) + bias
@@ -107,7 +107,7 @@ class Actor(nn.Module):
 
 
 def bounds(kinds: int) -> Tensor:
-    """(KINDS + K,) The most that each score says, either way."""
+    """(KINDS + K,) Largest absolute value of each score."""
     return torch.tensor((*LIMITS, *(FAVOUR for _ in range(kinds))))
 
 
@@ -117,7 +117,7 @@ def _bounded(request: Tensor, affinity: Tensor) -> Tensor:
 
 
 class Critic(nn.Module):
-    """What is still to come of a time and what is done there: Q."""
+    """Value of a state and an action: Q."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -127,7 +127,7 @@ class Critic(nn.Module):
         )
 
     def forward(self, seen: Seen, action: Tensor) -> Tensor:
-        """(B,)"""
+        """Shape (B,)."""
         told = action / bounds(seen.pair.shape[2])
         piece = torch.cat([seen.piece, told[..., : len(LIMITS)]], dim=-1)
         pair = torch.cat([seen.pair, told[..., len(LIMITS) :].unsqueeze(-1)], dim=-1)

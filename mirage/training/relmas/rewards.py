@@ -1,16 +1,16 @@
-"""What a period is worth. The papers' formulas are not public; these are ours.
+"""Reward of a period. The papers' formulas are not public; these are ours.
 
-Counted are requests, by tenant: kept (answered in time so far) and lost (answered late, or still here and late
-even if nothing else were here any more): who is lost stays lost, so both only grow. n are the requests that come
-in a period in the mean.
+Requests are counted by tenant: kept (answered in time so far) and lost (answered late, or present and late even
+without any other request). Lost requests stay lost, so both numbers only grow. n is the mean number of requests
+that arrive in a period.
 
 - RELMAS-style, deadlines and bandwidth: new kept - new lost + 0.05 n (min(d, 1) - max(d - 1, 0)), where d is the
-  bandwidth that is wanted at the period's end by that of the system: using it is good, wanting more than there
-  is not;
+  bandwidth that is needed at the period's end, divided by that of the system: to use it is good, to need more is
+  not;
 - ODRA-style, latency and fairness: sum over tenants of (1 + 2 (share of all - share of the tenant)) (new kept -
-  new lost), shares being those of kept among kept and lost so far: who is worse off counts for more; less 0.25
-  for every request that is here at the period's end and not lost, times the period by the time from its arrival
-  to its deadline: so a request answered just in time costs a quarter of what it wins.
+  new lost), with the shares of kept among kept and lost so far, so that tenants with a lower share count for more;
+  less 0.25 for every request that is present at the period's end and not lost, times the period by the time from
+  its arrival to its deadline: so a request answered just in time costs a quarter of its gain.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ BANDWIDTH, FAIRNESS, LATENCY = 0.05, 2.0, 0.25
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How things stand at one time."""
+    """Counts at one time."""
 
     kept: Float64
-    """[T] Requests."""
+    """[T] Kept requests."""
     lost: Float64
-    """[T] Requests."""
+    """[T] Lost requests."""
     drawn: float
-    """Bandwidth wanted, by that of the system."""
+    """Needed bandwidth, divided by that of the system."""
     hurry: float
-    """1 / (deadline - arrival), 1/s, summed over those that are here and not lost."""
+    """1 / (deadline - arrival), 1/s, summed over present requests that are not lost."""
 
     def shares(self) -> Float64:
-        """[T] Of kept among kept and lost; 1 in front of anything."""
+        """[T] Share of kept among kept and lost; 1 before the first."""
         return np.asarray((self.kept + 1.0) / (self.kept + self.lost + 1.0))
 
 
 def tally(view: SystemView, requests: RequestTable, costs: Costs) -> Tally:
-    """Count what the view shows."""
+    """Count the requests of a view."""
     running = view.running[view.running >= 0]
     here = np.concatenate((view.request, running))
     left = costs.least[np.concatenate((view.piece, view.running_piece[view.running >= 0]))]
-    # Of what runs the present piece is taken to be at its beginning: its own end is not doubted.
+    # A running request counts as at the beginning of its present segment: that segment's end is not in doubt.
     left[len(view.request) :] -= _present(view, costs)
     ready_at = np.concatenate((np.full(len(view.request), view.now), view.free_at[view.running >= 0]))
     lost_here = requests.deadline[here] - ready_at < left - 1e-12
@@ -71,20 +71,20 @@ def tally(view: SystemView, requests: RequestTable, costs: Costs) -> Tally:
 
 
 def _present(view: SystemView, costs: Costs) -> Float64:
-    """[running] Least seconds of the pieces that run."""
+    """[running] Least seconds of the running segments."""
     piece = view.running_piece[view.running >= 0]
     return np.nanmin(costs.seconds[piece], axis=1) if len(piece) else np.zeros(0)
 
 
 def relmas_reward(before: Tally, after: Tally, coming: float, period: float) -> float:
-    """``coming``: n."""
+    """The RELMAS-style reward; ``coming``: n, the mean number of arrivals per period."""
     del period
     gained = (after.kept - before.kept).sum() - (after.lost - before.lost).sum()
     return float(gained + BANDWIDTH * coming * (min(after.drawn, 1.0) - max(after.drawn - 1.0, 0.0)))
 
 
 def odra_reward(before: Tally, after: Tally, coming: float, period: float) -> float:
-    """``coming`` is not looked at."""
+    """The ODRA-style reward; ``coming`` is not used."""
     del coming
     kept, lost = before.kept.sum(), before.lost.sum()
     behind = (kept + 1.0) / (kept + lost + 1.0) - before.shares()

@@ -1,4 +1,4 @@
-"""Whole runs by constants: compiled from beginning to end, so several are played side by side."""
+"""Whole runs by constants: compiled as a whole, so several run in parallel."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 class ByConstants(NamedTuple):
-    """What is played."""
+    """What to run."""
 
     stage: Stage
     matching: Matching
     constants: Float64
-    """[M, KINDS + K] What requests of each model are given."""
+    """[M, KINDS + K] Scores of the requests of each model."""
 
 
 def worths_of(

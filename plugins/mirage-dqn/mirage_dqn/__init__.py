@@ -16,7 +16,7 @@ predictor = artifact_factory(NAME)
 
 
 def mlp_trainer() -> Trainer:
-    """Learns it with a perceptron as encoder. Raises ``MissingExtra`` without the extra ``train``."""
+    """The trainer with a perceptron as encoder. Raises ``MissingExtra`` without the extra ``train``."""
     return _trainer("mlp")
 
 

@@ -1,4 +1,4 @@
-"""A deep Q-network (Mnih et al., Nature 518, 2015) for the question when to submit."""
+"""A deep Q-network (Mnih et al., Nature 518, 2015) that decides when to submit."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DqnOptions:
-    """How to learn. Steps are of the environment, all handovers next to each other counted."""
+    """Hyperparameters. Steps are those of the environment, summed over all parallel handovers."""
 
     encoder: EncoderOptions = field(default_factory=EncoderOptions)
     pretraining: Pretraining = field(default_factory=Pretraining)
     envs: int = 64
     memory: int = 200_000
-    """Rows that the replay buffer remembers."""
+    """Rows in the replay buffer."""
     batch: int = 512
     rate: float = 3e-4
     decay: float = 0.1
     updates: int = 1
     """Gradient steps for each step of all environments."""
     tau: float = 0.02
-    """How much of the network the target network takes over with each step of all environments."""
+    """Share by which the target network follows the network at each step of all environments."""
     follow_every: int = 6_400
-    """Steps between looks at what the target network would do, which targets follow."""
+    """Steps between updates of the policy of the target network, which targets follow."""
     horizon: int = 96
     """Points of the grid that the targets of holding look ahead; see ``CounterfactualBuffer``."""
     patience: Patience = field(default_factory=lambda: Patience(every=6_400, looks=8))
@@ -52,9 +52,9 @@ class DqnOptions:
 
 
 def learn(table: Table, validation: Table | None, seed: int, course: Course, options: DqnOptions) -> Learned:
-    """Train on ``table``, choose the state by ``validation``; without one learn as long as ``course`` says.
+    """Train on ``table``, choose the state by ``validation``; without it, train for the length of ``course``.
 
-    What is served is the target network: the mean of the network over its last updates (Polyak & Juditsky, 1992).
+    The result is the target network: the mean of the network over its last updates (Polyak & Juditsky, 1992).
     """
     model = _model(table, seed, options)
     model.set_logger(silence())
@@ -94,7 +94,7 @@ def _model(table: Table, seed: int, options: DqnOptions) -> DQN:
 
 
 class _Following(BaseCallback):
-    """Tells the replay buffer what the target network's policy is, periodically."""
+    """Updates the replay buffer periodically with the target network's policy."""
 
     def __init__(self, table: Table, every: int) -> None:
         super().__init__()

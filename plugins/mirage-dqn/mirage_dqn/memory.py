@@ -1,8 +1,8 @@
-"""A replay buffer over a counterfactual table: whatever was visited, both actions are known there.
+"""A replay buffer over a counterfactual table: at every visited point the results of both actions are known.
 
-What an action does not change is the queue: at a visited point the reward of submitting is a look-up, and so is
-what is seen next after holding. The buffer remembers rows of the table and gives for each a transition of either
-action. Targets of holding follow the target network's own policy along the recorded path for up to ``horizon``
+An action does not change the queue: at a visited point the reward of submitting is a look-up, and so is the next
+observation after holding. The buffer stores rows of the table and returns for each a transition of either action.
+Targets of holding follow the target network's own policy along the recorded path for up to ``horizon``
 points and take the return where it submits: n-step targets whose steps are all on policy, so that no correction
 is needed (compare Munos et al., NeurIPS 2016; with a horizon that reaches the end these are the targets of
 Longstaff & Schwartz, Rev. Financ. Stud. 14, 2001). A horizon of 1 is the plain target of Mnih et al. (Nature
@@ -62,7 +62,7 @@ class CounterfactualBuffer(ReplayBuffer):
         self._landing = self._landings(np.zeros(len(self._rewards), dtype=np.bool_))
 
     def follow(self, submits: Bool) -> None:
-        """From now on targets follow a policy that submits at these points, shape (E, G)."""
+        """Let targets follow a policy that submits at these points, shape (E, G)."""
         self._landing = self._landings(submits.ravel())
 
     def add(

@@ -1,4 +1,4 @@
-"""Several networks that learned from the same handovers with other seeds, answering as one."""
+"""Several networks trained on the same handovers with different seeds, used as one."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Council(nn.Module):
 
 
 def best_margin(said: NDArray[np.float32], table: Table, weights: Weights) -> float:
-    """What to add to scores of submitting, so that they cost least on handovers that were not learned from.
+    """Margin to add to scores of submitting for the lowest cost on handovers outside the training set.
 
     ``said`` are scores of (hold, submit), shape (E, G, 2).
-    Whoever learns from the past of a queue that grows is late: that, too, can be learned. The least change is
-    taken where several do equally well.
+    A network trained on the past of a growing queue submits late; the margin corrects this. Of equally good
+    margins the smallest is taken.
     """
     lacking = said[:, :-1, 0] - said[:, :-1, 1]
     candidates: list[float] = [0.0, *np.quantile(lacking, np.linspace(0, 1, CANDIDATES)).tolist()]

@@ -1,4 +1,4 @@
-"""How long to learn, and what was learned."""
+"""Length of a training, and its result."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """At most so long where there is a validation; exactly so long where there is none."""
+    """Most steps with a validation set; exact number of steps without one."""
 
     epochs: int
-    """Of supervised training before reinforcement learning."""
+    """Epochs of supervised training before reinforcement learning."""
     steps: int
-    """Of the environment, all handovers next to each other counted."""
+    """Steps of the environment, summed over all parallel handovers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """A network that scores (hold, submit), and how it came about."""
+    """A network that scores (hold, submit), and how it was trained."""
 
     network: nn.Module
     course: Course

@@ -1,4 +1,4 @@
-"""Networks as ONNX, and the proof that they answer the same."""
+"""Export networks to ONNX, and verify that the export returns the same."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ Float32 = NDArray[np.float32]
 
 OPSET = 17
 TOLERANCE = 1e-5
-"""Of the greater of 1 and the score."""
+"""Tolerance, relative to the greater of 1 and the score."""
 
 
 def exported(network: nn.Module, sample: Float32) -> bytes:
     """The network as ONNX: ``features`` (N, F) to ``scores`` (N, 2), both float32.
 
-    Raises ``RuntimeError`` where what is exported answers otherwise on ``sample``, shape (N, F).
+    Raises ``RuntimeError`` where the export gives other results on ``sample``, shape (N, F).
     """
     network = network.cpu().eval()
     vectors = torch.from_numpy(sample)
     written = io.BytesIO()
     with warnings.catch_warnings():
-        # The exporter by tracing needs no further package; it says that there is a newer one.
+        # The exporter by tracing needs no further package; it warns that there is a newer one.
         warnings.simplefilter("ignore")
         torch.onnx.export(
             network,
@@ -49,7 +49,7 @@ def exported(network: nn.Module, sample: Float32) -> bytes:
     worst = float(np.max(np.abs(found - wanted) / np.maximum(1, np.abs(wanted))))
     if not worst <= TOLERANCE:
         raise RuntimeError(
-            f"the exported network differs from the trained one by {worst:.2g}: a fault of the export"
+            f"internal error (bug in Mirage): the exported network differs from the trained one by {worst:.2g}"
         )
     return written.getvalue()
 

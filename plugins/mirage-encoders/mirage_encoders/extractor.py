@@ -1,4 +1,4 @@
-"""An encoder as stable-baselines3 wants it: the first part of every network of a policy."""
+"""An encoder for stable-baselines3: the first part of every network of a policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a policy would have come to on a table, exactly: where it first submits, and the return there."""
+"""Exact result of a policy on a table: where it first submits, and the return there."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EQUAL_WEIGHTS = Weights()
 
 @dataclass(frozen=True, slots=True)
 class Leads:
-    """Within which time before the predecessor's end a policy is asked, seconds."""
+    """Seconds before the predecessor's end within which a policy decides."""
 
     least: int = 0
     """From here on it holds no more."""

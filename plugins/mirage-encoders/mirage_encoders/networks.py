@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 KINDS = ("mlp", "transformer", "moe")
 
 CLIP = 5.0
-"""Standard deviations: what lies farther out counts as so far, so that no rare value drowns the others."""
+"""Standard deviations: values farther out are cut to it, so that no rare value dominates the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How a vector is laid out: ``steps`` rows of ``columns`` numbers, oldest first, then ``statics`` numbers."""
+    """Layout of a vector: ``steps`` rows of ``columns`` numbers, oldest first, then ``statics`` numbers."""
 
     steps: int
     columns: int
@@ -40,16 +40,16 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class EncoderOptions:
-    """Which network, and how large."""
+    """Kind and size of a network."""
 
     kind: str = "mlp"
     """One of ``KINDS``."""
     width: int = 64
-    """Numbers that come out."""
+    """Number of outputs."""
     experts: int = 4
     """For ``moe``."""
     expert: str = "mlp"
-    """For ``moe``: what each expert is, ``mlp`` or ``transformer``."""
+    """For ``moe``: kind of each expert, ``mlp`` or ``transformer``."""
     heads: int = 4
     """For ``transformer``; divides ``width``."""
     layers: int = 1
@@ -126,7 +126,7 @@ class Attention(nn.Module):
 
 
 class Transformer(nn.Module):
-    """Attention over the steps and one more token, made of the statics; that token is what comes out."""
+    """Attention over the steps and one more token, built from the statics; that token is the output."""
 
     def __init__(self, layout: Layout, options: EncoderOptions) -> None:
         super().__init__()

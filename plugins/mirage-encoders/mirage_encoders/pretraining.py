@@ -1,4 +1,4 @@
-"""Auxiliary supervised training of an encoder: quantiles of what submitting now would come to.
+"""Auxiliary supervised training of an encoder: quantiles of the wait if submitted now.
 
 The Mirage paper, too, trains its transformer on waits before reinforcement learning begins. The head that is
 trained here is thrown away; what remains is an encoder that knows how long the queue is.

@@ -17,23 +17,23 @@ if TYPE_CHECKING:
     from mirage.plugin import Table, Weights
 
 SAMPLE = 200
-"""Handovers of the training table that are looked at."""
+"""Number of sampled handovers of the training table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """When to look, and when to stop."""
+    """When to validate, and when to stop."""
 
     every: int
-    """Environment steps between looks."""
+    """Environment steps between validations."""
     looks: int
-    """Looks without a better validation after which learning ends."""
+    """Validations without an improvement after which training ends."""
 
 
 class Judge:
     """Judges a network periodically on whole tables, exactly; keeps the state that is best on validation.
 
-    Without a validation it lets learning continue to its end.
+    Without a validation set, training continues to its end.
     """
 
     def __init__(
@@ -47,22 +47,22 @@ class Judge:
         self._best: dict[str, Any] = {}
         self._best_at = 0
         self.curves: dict[str, list[float]] = {"steps": [], "training_cost": [], "validation_cost": []}
-        """At each look: the environment's steps until then, and what a handover costs in the mean, weighted
-        hours, on a sample of the training and on the validation."""
+        """At each validation: the environment's steps until then, and the mean cost of a handover, in weighted
+        hours, on a sample of the training set and on the validation set."""
 
     def look(self, steps: int) -> bool:
-        """Judge if it is time to, after so many steps. Whether to continue learning."""
+        """Validate if it is due at this number of steps; returns whether to continue training."""
         if self._validation is None:
             return True
         if steps >= self._next:
             self._judge(steps, self._validation)
             self._next = steps + self._patience.every
         looks, costs = len(self.curves["steps"]), self.curves["validation_cost"]
-        # A policy that decides nothing yet, and costs what it cost at first, is still on its way.
+        # A policy that decides nothing yet, at its initial cost, has not converged.
         return looks - 1 - self._best_at < self._patience.looks or max(costs) == min(costs)
 
     def restore(self, steps: int) -> int:
-        """Give the network its best state back, the one after ``steps`` where there is no validation.
+        """Restore the network's best state, or that after ``steps`` without a validation set.
 
         Returns the steps that it took.
         """
@@ -82,7 +82,7 @@ class Judge:
 
 
 class Selection(BaseCallback):
-    """A judge that looks on while a model of stable-baselines3 learns."""
+    """Validates while a model of stable-baselines3 trains."""
 
     def __init__(self, judge: Judge) -> None:
         super().__init__()

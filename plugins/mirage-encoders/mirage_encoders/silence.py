@@ -1,4 +1,4 @@
-"""A logger that keeps nothing."""
+"""A logger without output."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from stable_baselines3.common.logger import Logger
 
 
 def silence() -> Logger:
-    """For ``set_logger``: the logger that stable-baselines3 makes by itself leaves a directory behind in
+    """For ``set_logger``: the default logger of stable-baselines3 leaves a directory behind in
     ``/tmp``."""
     return Logger(folder=None, output_formats=[])

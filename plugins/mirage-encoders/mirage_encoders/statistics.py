@@ -1,4 +1,4 @@
-"""What a table's features look like: the means and spreads that networks standardise by."""
+"""Statistics of a table's features: the means and spreads by which networks standardise."""
 
 from __future__ import annotations
 

@@ -23,15 +23,15 @@ HOUR = 3_600
 SAMPLE = 512
 
 Learn = Callable[["Table", "Table | None", int, Course], Learned]
-"""Table, validation (none: learn exactly as long as the course says), seed, course."""
+"""Table, validation (``None``: train for the length of the course), seed, course."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreTrainer:
-    """Learns until validation says stop, then as long again from all handovers together; several times.
+    """Trains until validation stops it, then as long again on all handovers together; several times.
 
-    What is served is the mean of all members, with the margin that was best on the validation for those that had
-    not learned from it.
+    The result is the mean of all members, with the margin that was best on the validation set for members that
+    were not trained on it.
     """
 
     plugin: str
@@ -44,7 +44,9 @@ class ScoreTrainer:
     def train(self, table: Table, validation: Table, seed: int, out: Path) -> Path:
         """As ``mirage.plugin.Trainer``."""
         if not len(table) or not len(validation):
-            raise ConfigError(self.plugin, "needs handovers to learn from and later ones to choose by")
+            raise ConfigError(
+                self.plugin, "needs training handovers and later validation handovers; widen the span"
+            )
         seeds = np.random.SeedSequence(seed).generate_state(self.members).tolist()
         both = stacked_tables([table, validation])
         leads = usual_leads(both, self.weights)
@@ -70,12 +72,12 @@ class ScoreTrainer:
 
 
 def _curves(learned: Learned) -> dict[str, list[float]]:
-    """With the course that was chosen by them: epochs, steps."""
+    """The course with the numbers chosen on the validation set: epochs, steps."""
     return learned.curves | {"course": [learned.course.epochs, learned.course.steps]}
 
 
 def usual_leads(table: Table, weights: Weights) -> Leads:
-    """No earlier than was ever best in the table, less a point of the grid; until the end."""
+    """Never before the earliest best time in the table, less a point of the grid; until the end."""
     lead = table.end[:, None] - table.submit
     best = np.take_along_axis(lead, table.best(weights)[:, None], axis=1)
     return Leads(0, int(best.max()) + table.origin.grid)

@@ -1,4 +1,4 @@
-"""Handovers of a counterfactual table as stable-baselines3 wants them: many next to each other, in numpy."""
+"""Handovers of a counterfactual table as environments of stable-baselines3: many in parallel, in numpy."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ BOUND = 1e9
 EQUAL_WEIGHTS = Weights()
 
 HOURS = 12.0
-"""Rewards are in units of so many hours: of the size of 1, as learners like them. What is best stays best."""
+"""Rewards are divided by this number of hours, to be near 1, as learners need. The best policy stays the same."""
 
 
 class TableVecEnv(VecEnv):
     """The steps of ``HandoverVectorEnv`` behind stable-baselines3's interface, with starts of two kinds.
 
-    A handover begins at the first point of the grid or, with ``random_starts``, at any: whoever submits early
-    would see no late state otherwise. ``infos`` have the table's ``row`` (episode * points + index) at which the
-    action was taken, for replay buffers that know the table.
+    A handover begins at the first point of the grid or, with ``random_starts``, at any: otherwise a policy that
+    submits early would see no late state. ``infos`` have the table's ``row`` (episode * points + index) at which
+    the action was taken, for replay buffers that know the table.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class TableVecEnv(VecEnv):
     ) -> None:
         """Raises ``ValueError`` for a table without episodes."""
         if not len(table):
-            raise ValueError("the table has no handover")
+            raise ValueError("the table has no handovers")
         self._random = np.random.default_rng(seed)
         self._random_starts = random_starts
         self._points = table.submit.shape[1]
@@ -58,16 +58,16 @@ class TableVecEnv(VecEnv):
         super().__init__(num_envs, Box(-BOUND, BOUND, (table.schema.size,), np.float32), Discrete(2))
 
     def reset(self) -> Float32:
-        """Begin everywhere."""
+        """Begin all episodes."""
         self._rows = self._drawn(self.num_envs)
         return self._features[self._rows]
 
     def step_async(self, actions: Int64) -> None:
-        """Remember the actions."""
+        """Store the actions."""
         self._chosen = np.asarray(actions)
 
     def step_wait(self) -> tuple[Float32, Float32, Bool, list[dict[str, Any]]]:
-        """Hold or submit, each for itself; one that ends begins again in the same step."""
+        """Apply hold or submit to each; one that ends begins again in the same step."""
         hold = self._chosen == HOLD
         infos: list[dict[str, Any]] = [{"row": row} for row in self._rows.tolist()]
         rows = self._rows + hold
@@ -85,31 +85,31 @@ class TableVecEnv(VecEnv):
         first = self._random.integers(self._points - 1, size=count) if self._random_starts else 0
         return np.asarray(episodes * self._points + first)
 
-    # What stable-baselines3 asks of environments that live in processes of their own.
+    # Methods that stable-baselines3 requires of environments in separate processes.
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no resource is open."""
 
     def get_attr(self, attr_name: str, indices: int | Iterable[int] | None = None) -> list[Any]:
         """The attribute, once for each."""
         return [getattr(self, attr_name, None) for _ in self._get_indices(indices)]
 
     def set_attr(self, attr_name: str, value: Any, indices: int | Iterable[int] | None = None) -> None:
-        """There is nothing to set."""
+        """Do nothing: there is no attribute to set."""
         raise AttributeError(attr_name)
 
     def env_method(
         self, method_name: str, *method_args: Any, indices: int | Iterable[int] | None = None, **method_kwargs: Any
     ) -> list[Any]:
-        """There is nothing to call."""
+        """Do nothing: there is no method to call."""
         raise AttributeError(method_name)
 
     def env_is_wrapped(self, wrapper_class: type, indices: int | Iterable[int] | None = None) -> list[bool]:
-        """They are not."""
+        """``False`` for each."""
         return [False for _ in self._get_indices(indices)]
 
     def seed(self, seed: int | None = None) -> Sequence[int | None]:
-        """Draw from another seed from now on."""
+        """Draw with another seed from now on."""
         if seed is not None:
             self._random = np.random.default_rng(seed)
         return [seed] * self.num_envs

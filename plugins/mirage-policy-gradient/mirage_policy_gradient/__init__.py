@@ -16,7 +16,7 @@ predictor = artifact_factory(NAME)
 
 
 def mlp_trainer() -> Trainer:
-    """Learns it with a perceptron as encoder. Raises ``MissingExtra`` without the extra ``train``."""
+    """The trainer with a perceptron as encoder. Raises ``MissingExtra`` without the extra ``train``."""
     return _trainer("mlp")
 
 
@@ -31,7 +31,7 @@ def moe_trainer() -> Trainer:
 
 
 def ppo_trainer() -> Trainer:
-    """Learns it by PPO (Schulman et al., 2017) with a perceptron; the others are by REINFORCE."""
+    """The trainer by PPO (Schulman et al., 2017) with a perceptron; the others are by REINFORCE."""
     return _trainer("mlp", "ppo")
 
 

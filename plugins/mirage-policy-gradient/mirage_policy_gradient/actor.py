@@ -1,4 +1,4 @@
-"""What is served of an actor-critic policy: from raw vectors to the logits of holding and submitting."""
+"""The exported part of an actor-critic policy: from raw vectors to the logits of holding and submitting."""
 
 from __future__ import annotations
 
@@ -28,6 +28,6 @@ class Actor(nn.Module):
         return logits
 
     def begin_at(self, chance: float) -> None:
-        """Make every decision begin with this chance of submission, about."""
+        """Initialise every decision with about this probability of submission."""
         with torch.no_grad():
             self.last.bias.copy_(torch.tensor([0.0, math.log(chance / (1 - chance))]))

@@ -1,6 +1,6 @@
 """REINFORCE without its noise: the gradient of the expected return, the actions summed over instead of drawn.
 
-What an action does not change is the queue. A handover of a table is therefore one known path, on which a policy
+An action does not change the queue. A handover of a table is therefore one known path, on which a policy
 that submits with probability p_k at point k (1 at the last) earns
 
     J = sum_k  p_k * prod_{j<k} (1 - p_j) * R_k.

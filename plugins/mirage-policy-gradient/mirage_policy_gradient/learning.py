@@ -1,4 +1,4 @@
-"""Policy gradients for the question when to submit: PPO, and REINFORCE with exact expectations."""
+"""Policy gradients that decide when to submit: PPO, and REINFORCE with exact expectations."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ ALGORITHMS = ("ppo", "reinforce")
 
 @dataclass(frozen=True, slots=True)
 class PolicyOptions:
-    """How to learn. Steps are of the environment, all handovers next to each other counted."""
+    """Hyperparameters. Steps are those of the environment, summed over all parallel handovers."""
 
     algorithm: str = "reinforce"
     """One of ``ALGORITHMS``."""
     encoder: EncoderOptions = field(default_factory=EncoderOptions)
     pretraining: Pretraining = field(default_factory=Pretraining)
     envs: int = 64
-    """Handovers next to each other; of ``reinforce`` those in one batch."""
+    """Parallel handovers; for ``reinforce`` those in one batch."""
     rollout: int = 96
     """Steps of each environment between updates (``ppo``)."""
     epochs: int = 4
@@ -50,11 +50,11 @@ class PolicyOptions:
     rate: float = 1e-3
     decay: float = 0.1
     entropy: float = 0.003
-    """What a nat of entropy is worth: keeps a policy from settling too early."""
+    """Value of a nat of entropy: prevents a policy from converging too early."""
     smoothing: float = 0.95
-    """How much of the mean network stays at each update (``reinforce``) or rollout (``ppo``)."""
+    """Share of the mean network that stays at each update (``reinforce``) or rollout (``ppo``)."""
     submit_chance: float = 0.02
-    """At which every decision begins: whoever submits early sees no late state."""
+    """Initial probability of submission at every decision: a policy that submits early sees no late state."""
     patience: Patience = field(default_factory=lambda: Patience(every=50_000, looks=12))
     weights: Weights = field(default_factory=Weights)
 
@@ -62,13 +62,15 @@ class PolicyOptions:
         """Raise ``ConfigError`` for an algorithm or a network that does not exist."""
         self.encoder.check()
         if self.algorithm not in ALGORITHMS:
-            raise ConfigError("policy-gradient", f"{self.algorithm!r} is none of {', '.join(ALGORITHMS)}")
+            raise ConfigError(
+                "policy-gradient", f"unknown algorithm {self.algorithm!r} (choose from {', '.join(ALGORITHMS)})"
+            )
 
 
 def learn(table: Table, validation: Table | None, seed: int, course: Course, options: PolicyOptions) -> Learned:
-    """Train on ``table``, choose the state by ``validation``; without one learn as long as ``course`` says.
+    """Train on ``table``, choose the state by ``validation``; without it, train for the length of ``course``.
 
-    What is served is the mean of the network over its last updates (Polyak & Juditsky, 1992).
+    The result is the mean of the network over its last updates (Polyak & Juditsky, 1992).
     """
     options.check()
     model = _model(table, seed, options)
@@ -109,7 +111,7 @@ def _keeping(share: float) -> Any:
 
 
 class _Averaging(BaseCallback):
-    """Takes what each rollout trained into the mean."""
+    """Adds the network of each rollout to the mean."""
 
     def __init__(self, actor: Actor, mean: AveragedModel) -> None:
         super().__init__()
@@ -146,7 +148,7 @@ def _reinforce(
 
 
 def trainer(kind: str, algorithm: str) -> ScoreTrainer:
-    """The trainer with an encoder of this kind. Raises ``ConfigError`` for what does not exist."""
+    """The trainer with an encoder of this kind. Raises ``ConfigError`` for an unknown kind."""
     options = PolicyOptions(algorithm, EncoderOptions(kind))
     options.check()
     course = Course(epochs=10, steps=3_000_000)

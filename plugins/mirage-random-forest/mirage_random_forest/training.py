@@ -1,7 +1,7 @@
-"""Learns the distribution of the wait: a quantile regression forest (Meinshausen, JMLR 7, 2006).
+"""Train the distribution of the wait: a quantile regression forest (Meinshausen, JMLR 7, 2006).
 
-Trees are grown as for a regression of log(1 + hours of wait); then every leaf keeps the distribution of the waits
-of all training rows that fall into it, and the forest answers the mean of the distributions of its trees.
+Trees are grown as for a regression of log(1 + hours of wait). Then every leaf stores the distribution of the waits
+of all its training rows, and the forest returns the mean of the distributions of its trees.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ Float64 = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What is not chosen on the validation span."""
+    """Settings that are not chosen on the validation set."""
 
     trees: int = 100
     leaves: tuple[int, ...] = (10, 40)
-    """Least rows of a leaf; the best of them is chosen."""
+    """Candidates for the fewest rows of a leaf; the best is chosen."""
     rows: int = 8_000
-    """Rows that each tree is grown from, at most: neighbouring submit times see almost the same queue."""
+    """Most rows from which a tree is grown: neighbouring submit times see almost the same queue."""
     columns: float = 0.2
     """Share of the features that each split chooses from."""
     step: int = 10
@@ -67,7 +67,7 @@ class ForestTrainer:
     def train(self, table: Table, validation: Table, seed: int, out: Path) -> Path:
         """Choose the leaf size and the number of trees on the validation, then grow these from all handovers."""
         if not len(table) or not len(validation):
-            raise ConfigError(NAME, "needs handovers to learn from and later ones to choose by: widen the span")
+            raise ConfigError(NAME, "needs training handovers and later validation handovers; widen the span")
         answers = WaitDistribution(HOURS)
         curves = {leaf: self._curve(table, validation, leaf, seed) for leaf in self._settings.leaves}
         leaf = min(curves, key=lambda size: min(score["pinball"] for score in curves[size]))
@@ -89,7 +89,7 @@ class ForestTrainer:
         return write_artifact(out, learnt, both)
 
     def _curve(self, table: Table, validation: Table, leaf: int, seed: int) -> list[dict[str, float]]:
-        """Scores on the validation with so many trees, and so many more, and so on."""
+        """Scores on the validation set after each group of trees."""
         forest = self._grown(table, leaf, seed, self._settings.trees)
         masses = leaf_masses(forest, _features(table), _wait(table))
         places = forest.apply(_features(validation))
@@ -117,7 +117,7 @@ class ForestTrainer:
 
 
 def leaf_masses(forest: Any, features: Float32, wait: Float64) -> list[Float32]:
-    """For each tree, shape (nodes, len(HOURS)): which share of the rows in a node waits up to each of the hours.
+    """For each tree, shape (nodes, len(HOURS)): share of a node's rows that wait at most each number of hours.
 
     A share counts where the wait first fits; running sums over a row make a distribution.
     """

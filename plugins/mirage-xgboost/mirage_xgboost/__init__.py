@@ -15,7 +15,7 @@ predictor = artifact_factory(NAME)
 
 
 def trainer() -> Trainer:
-    """Learns it. Raises ``MissingExtra`` without the extra ``train``."""
+    """The trainer. Raises ``MissingExtra`` without the extra ``train``."""
     with training_libraries("mirage-xgboost"):
         from mirage_xgboost.training import XGBoostTrainer
 

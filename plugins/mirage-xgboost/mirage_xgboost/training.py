@@ -1,4 +1,4 @@
-"""Learns quantiles of the wait: one ensemble of boosted trees for each, grown together."""
+"""Train quantiles of the wait: one ensemble of boosted trees for each, grown together."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ Float64 = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Chosen on a validation span; the defaults of XGBoost where nothing is said."""
+    """Settings chosen on a validation set; others are XGBoost's defaults."""
 
     rounds: int = 400
-    """At most; each grows a tree for every level."""
+    """Most rounds; each grows a tree for every level."""
     patience: int = 30
-    """Rounds without a better validation after which no more are grown."""
+    """Rounds without a better validation after which training ends."""
     thin: int = 3
-    """Of the submit times every so many-th is learned from: neighbouring ones see almost the same queue."""
+    """Use every N-th submit time only: neighbouring ones see almost the same queue."""
     learning_rate: float = 0.1
     depth: int = 6
     least_in_leaf: int = 60
@@ -64,7 +64,7 @@ class XGBoostTrainer:
     def train(self, table: Table, validation: Table, seed: int, out: Path) -> Path:
         """Grow trees while the validation improves, then as many again from all handovers together."""
         if not len(table) or not len(validation):
-            raise ConfigError(NAME, "needs handovers to learn from and later ones to choose by: widen the span")
+            raise ConfigError(NAME, "needs training handovers and later validation handovers; widen the span")
         booster, curves = self._boosted(table, seed, self._settings.rounds, validation)
         rounds = booster.best_iteration + 1
         answers = WaitQuantiles(LEVELS)
@@ -128,7 +128,7 @@ class XGBoostTrainer:
 
 
 def boosted_graph(booster: Any, rounds: int) -> bytes:
-    """The first ``rounds`` of a booster as ONNX; it answers hours."""
+    """The first ``rounds`` of a booster as ONNX; it returns hours."""
     learner = json.loads(bytes(booster.save_raw("json")))["learner"]
     base = np.array(json.loads(learner["learner_model_param"]["base_score"]), dtype=np.float32)
     model = learner["gradient_booster"]["model"]
@@ -139,7 +139,7 @@ def boosted_graph(booster: Any, rounds: int) -> bytes:
 
 
 def _tree(described: dict[str, Any], first: int) -> Tree:
-    """One tree of XGBoost's JSON model: a leaf's value stands in the place of a threshold."""
+    """One tree of XGBoost's JSON model, in which the value of a leaf is in the place of a threshold."""
     left = np.array(described["left_children"], dtype=np.int64)
     condition = np.array(described["split_conditions"], dtype=np.float32)
     return Tree(

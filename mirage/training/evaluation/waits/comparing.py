@@ -1,4 +1,4 @@
-"""Forecasts of recorded waits compared: earlier jobs train, later ones choose, the latest test."""
+"""Compare forecasts of recorded waits: earlier jobs train, later ones validate, the latest test."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mirage.training.evaluation.waits.records import Float64, Int64
 
 CHOOSE_FROM, TEST_FROM = 0.5, 0.75
-"""Places in the order of submission: half of the jobs train, a quarter chooses, the last quarter tests."""
+"""Parts in the order of submission: half of the jobs train, a quarter validates, the last quarter tests."""
 
 CLOSE = 1 / 6
 """Hours: a forecast within ten minutes is close."""
@@ -31,25 +31,25 @@ CLOSE = 1 / 6
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """How many jobs are asked about, and how often trees are grown."""
+    """Numbers of jobs and of trainings of trees."""
 
     most: int = 20_000
-    """Jobs of each part, at most; evenly spaced where there are more."""
+    """Most jobs of each part; evenly spaced where more exist."""
     seeds: int = 3
     planned: int = 200
-    """Jobs of the test for which a look-ahead is played where the cluster is known."""
+    """Test jobs for which a look-ahead runs if the cluster is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitScore:
-    """How one method predicted the waits of the same jobs. Hours; shares within 0 and 1."""
+    """Accuracy of one method on the same waits. Hours; shares within 0 and 1."""
 
     method: str
     seeds: int
-    """Over which the figures are means; 0: there is no chance in it."""
+    """Number of seeds of the mean; 0: the method is deterministic."""
     jobs: int
     error_median: float
-    """Of |P50 - wait|."""
+    """Median of |P50 - wait|."""
     error_p90: float
     close: float
     """Share of P50 within ten minutes of the wait."""
@@ -57,28 +57,28 @@ class WaitScore:
     """Mean quantile loss over P10, P25, P50, P75 and P90."""
     pinball_least: float
     pinball_most: float
-    """Of the seeds."""
+    """Smallest loss of the seeds."""
     coverage: float | None
-    """Share of waits within P10 and P90; ``None`` where one time is predicted."""
+    """Share of waits within P10 and P90; ``None`` for forecasts of one time."""
     seconds: float
-    """By the wall's clock, training and all."""
+    """Wall-clock seconds, including training."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitFigures:
-    """One trace."""
+    """Figures of one trace."""
 
     trace: str
     test_from: int
     """Submission of the first job of the test."""
     jobs: int
-    """With a recorded wait."""
+    """Number of jobs with a recorded wait."""
     wait_median: float
     wait_p90: float
-    """Of the test's jobs, hours."""
+    """Median wait of the test's jobs, in hours."""
     all_tested: tuple[WaitScore, ...]
     planned: tuple[WaitScore, ...]
-    """On the fewer jobs that the look-ahead was asked about; empty where there was none."""
+    """Scores on the fewer jobs of the look-ahead; empty without it."""
 
 
 def compare_waits(
@@ -87,7 +87,7 @@ def compare_waits(
     cluster: ClusterConfig | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> WaitFigures:
-    """The figures of one trace. ``say`` is told what takes time.
+    """The figures of one trace. ``say`` reports steps that take long.
 
     Raises ``TraceError`` where no wait is recorded, ``ConfigError`` where there are too few jobs to split.
     """
@@ -120,7 +120,7 @@ def compare_waits(
 
 
 def split(records: Records, most: int) -> tuple[Int64, Int64, Int64]:
-    """Rows that train, choose and test, by submission; a wait that is known only in the next part is left out.
+    """Rows for training, validation and test, by submission; a wait that ends in the next part is left out.
 
     Raises ``ConfigError`` where a part is empty.
     """
@@ -156,14 +156,14 @@ def _planned(
     choice: Choice,
     say: Callable[[str], None],
 ) -> tuple[WaitScore, ...]:
-    """Scores of all methods on the jobs that a look-ahead could answer for."""
+    """Scores of all methods on the jobs that a look-ahead can predict."""
     places = _thinned(np.arange(len(tested)), choice.planned)
     say(f"{records.table.source}: look-ahead for {len(places)} jobs")
     found, seconds = _timed(lambda: methods.by_lookahead(records, cluster, tested[places]))
     known = np.flatnonzero(np.isfinite(found).all(axis=1))
     if not len(known):
         raise ConfigError(
-            "--cluster", f"a look-ahead on {cluster.name} answers for no job of {records.table.source}"
+            "--cluster", f"a look-ahead on {cluster.name} can predict no job of {records.table.source}"
         )
     places, hours = places[known], records.wait_hours(tested[places[known]])
     fewer = {name: [(told[places], took) for told, took in runs] for name, runs in answers.items()}
@@ -172,7 +172,7 @@ def _planned(
 
 
 def score(name: str, runs: list[tuple[Float64, float]], wait: Float64) -> WaitScore:
-    """Means over runs of what each predicted, shape (jobs, levels), and the seconds that it took."""
+    """Means over runs of each prediction, shape (jobs, levels), and its seconds."""
     losses = [float(pinball(wait, told, LEVELS).mean()) for told, _ in runs]
     errors = [abs(told[:, LEVELS.index(0.5)] - wait) for told, _ in runs]
     ends = [(told[:, LEVELS.index(ENDS[0])], told[:, LEVELS.index(ENDS[1])]) for told, _ in runs]

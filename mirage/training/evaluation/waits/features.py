@@ -1,4 +1,4 @@
-"""What is known of a job as it is submitted, from the recorded history alone, as numbers for trees."""
+"""Features of a job at its submission, from the recorded history alone, for trees."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ Float64 = NDArray[np.float64]
 
 HOUR, DAY, WEEK = 3_600, 86_400, 7 * 86_400
 LAST = (1, 5, 20)
-"""So many of the last waits of a user are averaged."""
+"""Number of a user's last waits that are averaged."""
 
 
 def features(records: Records, rows: Int64, recent: list[RecentWaits]) -> Float32:
-    """Shape (rows, features). ``recent`` are the waits known at each of the submissions; ``nan``: none is."""
+    """Shape (rows, features). ``recent``: the waits known at each of the submissions; ``nan``: no wait."""
     columns = [*_asked(records.table, rows), *_queued(records, rows), *_of_user(records, rows)]
     return np.column_stack([*columns, _waited(records.table, rows, recent)]).astype(np.float32)
 
@@ -64,7 +64,7 @@ def _weights(table: JobTable) -> tuple[Float64, ...]:
 
 
 def _of_user(records: Records, rows: Int64) -> Iterator[Float64]:
-    """The last waits of the user, in logarithms of hours; -1 where there is none yet."""
+    """The last waits of the user, in logarithms of hours; -1 without any."""
     table, known = records.table, records.started
     ledger = Ledger(records.user[known], table.start[known], np.ones(len(known)))
     first, last = ledger.places(records.user[rows], table.submit[rows])
@@ -88,7 +88,7 @@ def _waited(table: JobTable, rows: Int64, recent: list[RecentWaits]) -> Float64:
 
 
 def asked_of(table: JobTable, row: int) -> JobRequest:
-    """What makes a job's class."""
+    """Class of a job."""
     return JobRequest("", "", int(table.limit[row]), max(1, int(table.nodes[row])))
 
 

@@ -1,4 +1,4 @@
-"""Forecasts of recorded waits: by the waits recently, by trees, by look-ahead. All answer hours at ``LEVELS``."""
+"""Forecasts of recorded waits: by recent waits, by trees, by look-ahead. All return hours at ``LEVELS``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Float64 = NDArray[np.float64]
 
 HOUR = 3_600
 COUNTED = 100
-"""Jobs whose mean wait is taken."""
+"""Number of jobs whose mean wait is taken."""
 
 ROUNDS, PATIENCE = 400, 30
 PARAMETERS = {
@@ -42,13 +42,13 @@ PARAMETERS = {
 
 
 def by_mean(recent: list[RecentWaits]) -> Float64:
-    """The mean wait of the last jobs, shape (rows, levels); 0 where none is known."""
+    """The mean wait of the last jobs, shape (rows, levels); 0 without any."""
     means = [known.wait[-COUNTED:].mean() / HOUR if len(known) else 0.0 for known in recent]
     return np.repeat(np.array(means)[:, None], len(LEVELS), axis=1)
 
 
 def by_class(table: JobTable, rows: Int64, recent: list[RecentWaits]) -> Float64:
-    """Quantiles of the last waits of the job's class, shape (rows, levels); 0 where none is known."""
+    """Quantiles of the last waits of the job's class, shape (rows, levels); 0 without any."""
     found = np.zeros((len(rows), len(LEVELS)))
     for place, (row, known) in enumerate(zip(rows.tolist(), recent, strict=True)):
         if len(known):
@@ -59,7 +59,7 @@ def by_class(table: JobTable, rows: Int64, recent: list[RecentWaits]) -> Float64
 def by_trees(
     teaching: tuple[Float32, Float64], choosing: tuple[Float32, Float64], asked: Float32, seed: int
 ) -> Float64:
-    """Boosted trees under the quantile loss on log(1 + hours), from all: as many rounds as ``choosing`` likes.
+    """Boosted trees under the quantile loss on log(1 + hours); ``choosing`` decides the number of rounds.
 
     Shape (rows of ``asked``, levels). Raises ``MissingExtra`` without xgboost.
     """
@@ -102,7 +102,7 @@ def by_lookahead(records: Records, cluster: ClusterConfig, rows: Int64, seed: in
         observation = recorded_observation(records, cluster, row, predictor.wants.history)
         try:
             prediction = predictor.predict(observation)
-        except (ValueError, SubmissionRejected):  # too little of the past is known; not as configured
+        except (ValueError, SubmissionRejected):  # too little history; not as configured
             continue
         if isinstance(prediction, WaitForecast):
             found[place] = [(prediction.at(level) - observation.time) / HOUR for level in LEVELS]
@@ -110,7 +110,7 @@ def by_lookahead(records: Records, cluster: ClusterConfig, rows: Int64, seed: in
 
 
 def recorded_observation(records: Records, cluster: ClusterConfig, row: int, span: int) -> Observation:
-    """What was to be seen just before a job's submission: the queue, and the jobs of the last ``span`` seconds."""
+    """The state just before a job's submission: the queue, and the jobs of the last ``span`` seconds."""
     table, now = records.table, int(records.table.submit[row])
     pending = np.flatnonzero((table.submit < now) & (records.left_queue >= now))
     running = np.flatnonzero((table.start != ABSENT) & (table.start < now) & (records.left >= now))
@@ -141,7 +141,7 @@ def _names(cluster: ClusterConfig) -> tuple[str, ...]:
 
 
 def _partitions(table: JobTable, cluster: ClusterConfig) -> Int64:
-    """Each job's partition as a place among the cluster's; all in the only one where the trace names none."""
+    """Index of each job's partition in the cluster; its only one where the trace has no partitions."""
     names = _names(cluster)
     if len(names) == 1:
         return np.zeros(len(table), dtype=np.int64)
@@ -183,7 +183,7 @@ def _columns(records: Records, rows: Int64, places: Int64, start: Int64) -> JobC
 
 
 def _known(past: JobTable, now: int) -> JobTable:
-    """The same jobs as they stood at ``now``."""
+    """The same jobs in their state at ``now``."""
     started = (past.start != ABSENT) & (past.start < now)
     ended = (past.end != ABSENT) & (past.end < now)
     open_ended = np.where(started, int(JobState.RUNNING), int(JobState.PENDING))

@@ -1,4 +1,4 @@
-"""What a job table tells at the time of a submission: nothing that came later."""
+"""The content of a job table at the time of a submission, without any later event."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ Float64 = NDArray[np.float64]
 
 
 class Tally:
-    """How much had come, and had not left, strictly before a time, group by group."""
+    """Amount that had come, and had not left, strictly before a time, by group."""
 
     def __init__(self, group: Int64, came: Int64, left: Int64, weight: Float64) -> None:
-        """Equal lengths. ``left`` is ``NEVER`` for what stays; what leaves as it comes is never there."""
+        """Equal lengths. ``left`` is ``NEVER`` for what stays; an item that leaves on arrival never counts."""
         self._came, self._left = Ledger(group, came, weight), Ledger(group, left, weight)
 
     def at(self, group: Int64, time: Int64) -> Float64:
-        """The sum of weights there, one for each pair of a group and a time."""
+        """The sum of present weights, one for each pair of a group and a time."""
         return self._came.before(group, time) - self._left.before(group, time)
 
 
@@ -65,14 +65,14 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """The jobs of a trace, and those of them whose waits are asked for."""
+    """The jobs of a trace, and those of them whose waits are predicted."""
 
     table: JobTable
     partition: Int64
     user: Int64
     """Codes from 0; one for all where the source has none."""
     left_queue: Int64
-    """When a job stopped to pend; ``NEVER`` where that is not known."""
+    """When a job stopped pending; ``NEVER`` where that is not known."""
     left: Int64
     """When a job that had started ended; ``NEVER`` where that is not known."""
 
@@ -81,9 +81,9 @@ class Records:
         """Raises ``TraceError`` for a table without recorded waits."""
         started = table.start != ABSENT
         if not (started & (table.start >= table.submit)).any() or not (table.wait > 0).any():
-            raise TraceError(table.source, 0, "start", "no job has waited: there are no recorded waits")
+            raise TraceError(table.source, 0, "start", "the trace has no recorded waits")
         ended = np.where(table.end != ABSENT, table.end, NEVER)
-        # A job of which nobody knows when it left the queue must not stand in it indefinitely.
+        # A job with an unknown end of its pending time must not stay in the queue indefinitely.
         gone = np.where(table.end != ABSENT, table.end, table.submit)
         left_queue = np.where(started, table.start, gone)
         return cls(table, _codes(table.partition), _codes(table.user), left_queue, np.where(started, ended, NEVER))
@@ -95,7 +95,7 @@ class Records:
         return np.flatnonzero((table.start != ABSENT) & (table.start >= table.submit))
 
     def wait_hours(self, rows: Int64) -> Float64:
-        """Shape as ``rows``."""
+        """Waits in seconds; shape as ``rows``."""
         return np.asarray((self.table.start[rows] - self.table.submit[rows]) / 3_600)
 
     def recent(self, rows: Int64) -> list[RecentWaits]:

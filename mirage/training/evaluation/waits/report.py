@@ -27,10 +27,10 @@ HEADINGS = (
 )
 
 MEANING = (
-    "Forecasts are made as each job is submitted, from what was recorded until then. Errors are of P50; pinball "
-    "is the mean quantile loss of P10, P25, P50, P75 and P90; of the waits 80 % should lie within P10 and P90. "
-    "Half of the jobs train, a quarter chooses, the last quarter by submission tests; learned figures are means "
-    "over seeds. Where a trace holds only jobs that were seen pending, so does this comparison."
+    "Forecasts are made when each job is submitted, from the records until then. Errors are those of P50; pinball "
+    "is the mean quantile loss of P10, P25, P50, P75 and P90; 80 % of the waits should lie within P10 and P90. "
+    "Half of the jobs train, a quarter validates, the last quarter by submission tests; figures of trained "
+    "methods are means over seeds. A trace that holds only jobs seen pending limits the comparison to these."
 )
 
 
@@ -56,13 +56,13 @@ def _sections(figures: Sequence[WaitFigures]) -> Iterator[tuple[str, tuple[WaitS
         yield told, one.all_tested
         if one.planned:
             yield (
-                f"{one.trace}: the {one.planned[0].jobs:,} of them that a look-ahead was asked about",
+                f"{one.trace}: the {one.planned[0].jobs:,} of them for which a look-ahead ran",
                 one.planned,
             )
 
 
 def wait_tables(figures: Sequence[WaitFigures]) -> Iterator[Table]:
-    """For a terminal."""
+    """Tables for a terminal."""
     for title, scores in _sections(figures):
         table = Table(box=SIMPLE_HEAD, title=title)
         for place, heading in enumerate(HEADINGS):
@@ -73,7 +73,7 @@ def wait_tables(figures: Sequence[WaitFigures]) -> Iterator[Table]:
 
 
 def waits_markdown(figures: Sequence[WaitFigures]) -> str:
-    """Tables to be put into a page, and below them what they mean."""
+    """Markdown tables with their description."""
     lines: list[str] = []
     for title, scores in _sections(figures):
         lines += [f"**{title}**", "", "| " + " | ".join(HEADINGS) + " |", "|---" * len(HEADINGS) + "|"]
@@ -82,5 +82,5 @@ def waits_markdown(figures: Sequence[WaitFigures]) -> str:
 
 
 def waits_document(figures: Sequence[WaitFigures]) -> dict[str, object]:
-    """Everything, as values for ``json.dumps``."""
+    """All figures, as values for ``json.dumps``."""
     return {"units": "hours; shares are fractions", "said": [MEANING], "traces": [asdict(one) for one in figures]}
