@@ -59,7 +59,7 @@ class Node:
 
 @dataclass(slots=True)
 class Contents:
-    """Content of a file."""
+    """Operators, constants and versions of an ONNX file."""
 
     ir_version: int = 0
     opsets: dict[str, int] = field(default_factory=dict)

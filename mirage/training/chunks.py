@@ -66,7 +66,7 @@ class Manifest:
         return len(starts) * len(self.nodes)
 
     def text(self) -> str:
-        """Text of the file."""
+        """The manifest as JSON text."""
         return json.dumps(asdict(self), indent=1, sort_keys=True) + "\n"
 
     @property

@@ -116,7 +116,7 @@ class Ground:
             return [said.strip() for said in pool.map(lambda each: mirage.ask(*each), asked)]
 
     def _chain(self, mirage: Mirage, rng: random.Random, name: str, owner: str) -> tuple[str, ...]:
-        """Submit one chain."""
+        """Write the script of a chain; its owner and the arguments of ``mirage``."""
         lines = ("--partition=cpu", "--nodes=1", "--exclusive")
         text, minutes = rng.choice(SCRIPTS), rng.randint(3, 5)
         wanted: tuple[str, ...] = (f"--links={rng.randint(2, 4)}", "--done-exit-code=none")

@@ -70,7 +70,7 @@ def write(settings: Settings, layout: Layout) -> None:
 
 
 def write_slurmdbd(settings: Settings, layout: Layout) -> None:
-    """slurmdbd requires that only its own user can read its file."""
+    """slurmdbd requires that only its user can read its file."""
     lines = read_keys(fill("slurmdbd.conf", settings))
     if settings.speed > 1:
         lines["MessageTimeout"] = str(message_timeout(settings.speed))

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class TestbedError(Exception):
-    """An error whose message tells the user what to do."""
+    """An error whose message states what the user must do."""

@@ -100,9 +100,9 @@ def test_a_state_of_another_course_is_refused(tmp_path: Path) -> None:
     training.save(tmp_path / "state")
     (tmp_path / "broken").write_bytes(b"nothing")
     other = Training(Course((str(tmp_path / "mix.toml"),), "2x4", "", seed=1, validated=1))
-    with pytest.raises(ConfigError, match="of another course"):
+    with pytest.raises(ConfigError, match="another configuration"):
         other.resume(tmp_path / "state")
-    with pytest.raises(ConfigError, match="is no state"):
+    with pytest.raises(ConfigError, match="not the state"):
         other.resume(tmp_path / "broken")
 
 
@@ -119,5 +119,5 @@ def test_a_round_moves_the_agents(tmp_path: Path) -> None:
 
 def test_parts_that_do_not_exist_cannot_be_left_out() -> None:
     assert shape_of(["walks"]) == Shape(walks=False)
-    with pytest.raises(ConfigError, match="neither communication nor walks"):
+    with pytest.raises(ConfigError, match="choose from communication, walks"):
         shape_of(["attention"])

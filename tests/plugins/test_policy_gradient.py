@@ -113,5 +113,5 @@ def test_a_wrong_use_says_what_to_do(tmp_path) -> None:
         mlp_trainer().train(solvable(0, 5), solvable(0, 5).between(0, 0), 0, tmp_path / "model")
     with pytest.raises(ConfigError, match="later validation handovers"):
         ppo_trainer().train(solvable(0, 5), solvable(0, 5).between(0, 0), 0, tmp_path / "model")
-    with pytest.raises(ConfigError, match="none of ppo, reinforce"):
+    with pytest.raises(ConfigError, match="choose from ppo, reinforce"):
         learn(solvable(0, 5), None, 0, Course(0, 1), PolicyOptions(algorithm="sarsa"))

@@ -134,7 +134,7 @@ class _Regression:
         self._levels = {name: found[columns[name]] for name in levels}
         self._placed = {run: found[columns[run]] for run in placed}
         self.pairs: dict[tuple[Measured, Measured], float] = {pair: found[columns[pair]] for pair in pairs}
-        """Correction of the logarithm of the first one's factor next to the second."""
+        """Correction of the logarithm of the first run's factor next to the second."""
 
     def level(self, run: Measured) -> float:
         """Logarithm of a run's throughput alone."""

@@ -130,7 +130,7 @@ def places(tasks: TaskTable, pool: Pool, placer: Placer, order: NDArray[np.int32
 
 
 def empty_view(tasks: TaskTable, pool: Pool, pending: NDArray[np.int32]) -> PoolView:
-    """An empty pool."""
+    """A pool state without any running task."""
     none, count = np.zeros(0, dtype=np.int32), len(tasks)
     return PoolView(
         now=0.0,

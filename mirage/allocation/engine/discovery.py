@@ -48,7 +48,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class NodeFound:
-    """One node."""
+    """One node with its devices, CPUs and memory."""
 
     name: str
     cpus: int

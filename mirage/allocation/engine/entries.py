@@ -154,7 +154,7 @@ Run = tuple[str, int, int, str]
 
 @dataclass(frozen=True, slots=True)
 class SpeedSeen:
-    """The work that a task did, by its own count, while it ran next to these neighbours."""
+    """The work that a task did, in the unit of its progress reports, while it ran next to these neighbours."""
 
     at: float
     task: str

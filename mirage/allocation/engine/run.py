@@ -122,7 +122,7 @@ def other_than_shown(state: Path, environment: Mapping[str, str]) -> str:
 
 
 def refuse_mixture(plan: WorkPlan, ledger: Ledger, state: Path) -> None:
-    """Raise ``ConfigError`` where a task of this name was run from another file: it would count as this one's."""
+    """Raise ``ConfigError`` where a task of this name was run from another file: they would count as one."""
     sources = {name: Path(life.began.source).name for name, life in ledger.lives.items() if life.began}
     for task in plan.tasks:
         for attempt in ledger.of(task.name):

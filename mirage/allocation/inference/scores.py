@@ -38,7 +38,7 @@ class ScoredPolicy(Protocol):
 
     @property
     def name(self) -> str:
-        """Name of the policy."""
+        """Name of the policy, as in options."""
 
     @property
     def period(self) -> float:
@@ -55,4 +55,4 @@ class ScoredPolicy(Protocol):
         """See ``ports.RequestPolicy``."""
 
     def scores(self, view: SystemView) -> Scores:
-        """The present scores."""
+        """Scores of the view's requests, to be kept until the next period."""

@@ -166,8 +166,8 @@ class PlacementNet(nn.Module):
 
 
 PATIENCE = -0.15
-"""Initial timeout: placements that cost 16 % more than the undisturbed run, or that are spread in vain, are not
-taken."""
+"""Initial timeout: placements that cost 16 % more than the undisturbed run, or that are spread without success,
+are not taken."""
 
 
 class Critic(nn.Module):

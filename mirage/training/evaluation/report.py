@@ -122,8 +122,8 @@ def describe(plan: EvaluationPlan, figures: Figures) -> tuple[str, ...]:
     if any(row.seeds for row in figures.rows):
         sentences.append(
             f"Training uses nothing after {instant(plan.test_from)}: training handovers from "
-            f"{instant(plan.train_from)}, validation handovers from {instant(plan.validate_from)}; means over seeds "
-            f"0 to {max(row.seeds for row in figures.rows) - 1}, which count as one in the intervals."
+            f"{instant(plan.train_from)}, validation handovers from {instant(plan.validate_from)}; means over "
+            f"seeds 0 to {max(row.seeds for row in figures.rows) - 1}, which count as one in the intervals."
         )
     sentences += [
         f"{title_of(setting)}: {plural(count, 'episode')} omitted, in which some method has no handover."
@@ -139,7 +139,7 @@ def describe(plan: EvaluationPlan, figures: Figures) -> tuple[str, ...]:
 
 
 def title_of(setting: Setting) -> str:
-    """Title of a setting."""
+    """Title of a setting: cluster size and link size."""
     return f"{plural(setting.cluster_nodes, 'node')}, links of {setting.nodes}"
 
 

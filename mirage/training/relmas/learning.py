@@ -109,7 +109,7 @@ class Learner:
         self.learnt = 0
 
     def begin_from(self, actor: Actor) -> None:
-        """Continue training from this actor; actions equal to its own cost nothing."""
+        """Continue training from this actor; actions equal to this actor's cost nothing."""
         for one in (self.actor, self.slow_actor, self.anchor):
             one.load_state_dict(actor.state_dict())
 

@@ -63,7 +63,7 @@ class TableVecEnv(VecEnv):
         return self._features[self._rows]
 
     def step_async(self, actions: Int64) -> None:
-        """Store the actions."""
+        """Store the actions for ``step_wait``."""
         self._chosen = np.asarray(actions)
 
     def step_wait(self) -> tuple[Float32, Float32, Bool, list[dict[str, Any]]]:
@@ -105,7 +105,7 @@ class TableVecEnv(VecEnv):
         raise AttributeError(method_name)
 
     def env_is_wrapped(self, wrapper_class: type, indices: int | Iterable[int] | None = None) -> list[bool]:
-        """``False`` for each."""
+        """Return ``False``: no environment is wrapped."""
         return [False for _ in self._get_indices(indices)]
 
     def seed(self, seed: int | None = None) -> Sequence[int | None]:

@@ -39,7 +39,7 @@ class Neighbours:
         return float(own - (self._speed[beside] * (1.0 - together[rows, row])).sum())
 
     def add(self, placement: Placement) -> None:
-        """Add a placed task."""
+        """Add a placed task to the tasks of its nodes."""
         self._enter(placement.task, placement.devices, placement.nodes.tolist())
 
     def row(self, task: int, devices: NDArray[np.int32], nodes: int) -> int:

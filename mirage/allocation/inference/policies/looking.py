@@ -109,7 +109,7 @@ class Desk:
     _draft: Draft | None = None
 
     def look(self, view: SystemView) -> Look:
-        """See ``look_at``."""
+        """Return ``look_at`` of a view with the cached costs."""
         if self._costs is None or self._costs.table is not view.costs:
             self._costs = read_costs(view.costs)
         return look_at(view, self._costs)

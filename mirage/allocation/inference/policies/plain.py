@@ -61,7 +61,7 @@ def prema(options: str = "") -> CompiledPolicy:
 
     Known: tokens begin as the priority (1, 3, 9) and grow by priority x normalised slowdown; candidates are those
     over the largest of 9, 3, 1 that the most tokens reach; the shortest estimated job of them runs. Ours:
-    candidates *at* the threshold as well (by the paper's ``>`` there are none at the beginning); tokens in
+    candidates *at* the threshold as well (the paper's ``>`` selects none at the beginning); tokens in
     closed form, priority x (1 + waited / isolated), so that they do not depend on how often they are added up;
     the weight as priority; where weights below 1 leave all tokens below 1, the threshold is the most tokens.
     """

@@ -72,7 +72,7 @@ class App:
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI."""
+        """ASGI entry point."""
         request = Request({**scope, "app": self, "path_params": {}}, receive)
         try:
             response = await self._answer(request)

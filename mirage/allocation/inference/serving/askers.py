@@ -51,7 +51,7 @@ class _FineSelector(selectors.EpollSelector):
     """A selector with precise timeouts: ``epoll_wait`` sleeps for whole milliseconds, ``select`` does not."""
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """See ``selectors``."""
+        """Wait for events, with a precise timeout."""
         if timeout is None or timeout > 0:
             select.select([self.fileno()], (), (), timeout)
         return super().select(0)
@@ -144,7 +144,7 @@ class _Asker(asyncio.Protocol):
             self._askers.answered(self, _nothing(self.due, self._sent))
 
     def ask(self, request: bytes, due: float) -> None:
-        """Send a request."""
+        """Write a request to the connection."""
         assert self._transport is not None
         self._held, self._waits, self.due, self._sent = b"", True, due, monotonic()
         self._transport.write(request)
@@ -178,7 +178,7 @@ class _Asker(asyncio.Protocol):
         return Told(self.due, self._sent - self.due, now - self.due, int(status.split()[1]), queued, served)
 
     def close(self) -> None:
-        """Close immediately."""
+        """Close the connection without waiting for an answer."""
         if self._transport is not None:
             self._transport.abort()
 

@@ -40,7 +40,7 @@ class Streamed(StreamingResponse):
         self._close = close
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it."""
+        """ASGI: send the answer part by part."""
         try:
             await super().__call__(scope, receive, send)
         finally:

@@ -69,7 +69,7 @@ class _Strict(BaseModel):
 
 
 class GatewayEntry(_Strict):
-    """``[gateway]``."""
+    """The table ``[gateway]``."""
 
     listen: str = "127.0.0.1:8800"
     policy: str = "edf"
@@ -96,21 +96,21 @@ class GatewayEntry(_Strict):
 
 
 class QueueEntry(_Strict):
-    """``[queue]``."""
+    """The table ``[queue]``."""
 
     most: Annotated[int, Field(ge=1, le=100_000)] = 1000
     longest_wait: Duration = 30.0
 
 
 class WorkersEntry(_Strict):
-    """``[workers]``."""
+    """The table ``[workers]``."""
 
     ready_within: Duration = 120.0
     answer_within: Duration = 60.0
 
 
 class CostsEntry(_Strict):
-    """``[costs]``."""
+    """The table ``[costs]``."""
 
     table: str
 
@@ -273,11 +273,11 @@ def _runs(unit: UnitEntry, models: list[ModelEntry]) -> list[str]:
     backends = [model.name for model in models if model.backend]
     where = f"unit {unit.name!r}"
     if not models:
-        return [f"{where}, models: name one model, because these models have their own servers"]
+        return [f"{where}, models: name one model, because these models have separate servers"]
     if unit.command:
         return []
     if backends and len(models) > 1:
-        return [f"{where}, models: {backends[0]!r} has its own server and must be the only model of the unit"]
+        return [f"{where}, models: {backends[0]!r} has a separate server and must be the only model of the unit"]
     if unit.slots > 1 and not backends:
         return [f"{where}, slots: must be 1, because ONNX networks run one request at a time"]
     return []

@@ -1,6 +1,6 @@
 """The request queue: waiting requests, running requests and their results; the gateway without its sockets.
 
-Every accepted request ends in exactly one way: it is answered, given up with a reason, or withdrawn by its client.
+Every accepted request ends in exactly one way: it is answered, ended with a reason, or withdrawn by its client.
 Times are arguments; this module never waits and reads no clock.
 """
 
@@ -218,7 +218,7 @@ class Desk:
         self._look_at_units()
 
     def lower_unit(self, unit: int, now: float, *, coming: bool) -> int | None:
-        """Mark a unit as down and return the request given up with it. ``coming``: the unit will be up again.
+        """Mark a unit as down and return the request that fails with it. ``coming``: the unit will be up again.
 
         A request that ran there waits again, once, if no part of its answer has been sent.
         """
@@ -250,7 +250,7 @@ class Desk:
         return None
 
     def overdue(self, now: float) -> list[int]:
-        """Give up requests that have waited too long, or whose units will not come back."""
+        """End requests that have waited too long, or whose units will not come back."""
         if not len(self._waiting):
             return []
         waits = cast("NDArray[np.float64]", self._waiting.column("arrival")) < now - self._longest_wait

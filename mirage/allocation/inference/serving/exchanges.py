@@ -62,7 +62,7 @@ class Answer:
     queued: float
     """Seconds of waiting before it began."""
     parts: Unread | None = None
-    """The parts that follow, where the answer comes in parts."""
+    """The parts that follow, of an answer that is sent in parts."""
 
 
 class Promise(Protocol):
@@ -80,7 +80,7 @@ class Promise(Protocol):
 
 @dataclass(slots=True)
 class Exchange:
-    """One request."""
+    """A request with its waiting client and its memory."""
 
     tenant: int
     model: int

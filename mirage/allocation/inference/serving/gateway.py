@@ -92,7 +92,7 @@ class Gateway:
             self._drop(exchange, "gone")
 
     def _drop(self, exchange: Exchange, result: str) -> None:
-        """Tell the worker to drop it."""
+        """Ask the worker to drop it."""
         del self._exchanges[exchange.number]
         unit = self._desk.withdraw(exchange.number, monotonic())
         if unit is not None and unit in self._links:
@@ -145,9 +145,9 @@ class Gateway:
             await asyncio.sleep(_TICK)
 
     def _abandon(self, unit: int, since: float) -> bool:
-        """Give up a request whose worker has answered others, or sent a sign of life, since then.
+        """End a request whose worker has answered others, or sent a sign of life, since then.
 
-        ``False``: the worker is silent, or still runs a request that it was told to drop.
+        ``False``: the worker is silent, or still runs a request that it was asked to drop.
         """
         exchange = self._exchanges.get(self._desk.request_on(unit))
         if exchange is None or self._heard[self._links[unit]] <= since:

@@ -35,7 +35,7 @@ class ServingMeters:
 
         self._requests = counter(
             "requests",
-            "Requests answered before their deadline (kept) or after it (late), given up by the gateway"
+            "Requests answered before their deadline (kept) or after it (late), ended by the gateway"
             " (failed), rejected by the network (faulty), or left by their client (gone).",
             "tenant", "model", "result",
         )  # fmt: skip

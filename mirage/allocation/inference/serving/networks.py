@@ -27,7 +27,7 @@ _ONNX_TYPES = {
 
 
 class Network:
-    """One loaded network."""
+    """A network loaded by ONNX Runtime."""
 
     def __init__(self, path: str, threads: int, provider: str, warm: Mapping[str, Sequence[int]]) -> None:
         """Load it and warm it up. Raises any exception of the runtime: the worker cannot work then."""
@@ -84,7 +84,7 @@ class Networks:
         }
 
     def run(self, header: Mapping[str, Any], data: memoryview) -> tuple[dict[str, Any], list[memoryview]]:
-        """The answer to one request and its bytes. An error of the network is returned in its own words."""
+        """The answer to one request and its bytes. An error of the network is returned unchanged."""
         end, began = {"say": "end", "number": header["number"]}, time.perf_counter()
         try:
             tensors = self._networks[header["model"]].run(cut(header["inputs"], data), header["outputs"])

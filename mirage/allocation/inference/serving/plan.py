@@ -38,7 +38,7 @@ class ModelPlan:
 
 @dataclass(frozen=True, slots=True)
 class UnitPlan:
-    """Units of one kind."""
+    """Units with the same models, device and number of slots."""
 
     name: str
     kind: str

@@ -147,7 +147,7 @@ class Service:
         content: Sequence[bytes | memoryview],
         memory: Reservation,
     ) -> tuple[Exchange, Answer]:
-        """The answer, or its beginning if it comes in parts. Raises ``Refusal`` and ``ClientDisconnect``."""
+        """The answer, or the beginning of a streamed one. Raises ``Refusal`` and ``ClientDisconnect``."""
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         exchange = self.gateway.ask(wish, header, content, answer, memory)
         try:

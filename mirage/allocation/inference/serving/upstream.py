@@ -187,17 +187,17 @@ class _Answer:
         self.headers = []
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header."""
+        """Called for each header."""
         self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        """End of the head."""
+        """Called at the end of the head."""
         self.status = self._parser.get_status_code()
         self.begun = self.status >= 200
         self.complete = self.begun and self._bodiless
 
     def on_body(self, body: bytes) -> None:
-        """Part of the body."""
+        """Called for each part of the body."""
         self.parts.append(body)
 
     def on_message_complete(self) -> None:
@@ -248,7 +248,7 @@ class _Connection:
         return self._answer.keeps_connection and not self._reader.at_eof()
 
     def close(self) -> None:
-        """Close immediately."""
+        """Close the connection without waiting."""
         self._writer.transport.abort()
 
     async def _read(self) -> None:

@@ -75,7 +75,7 @@ class Waiting:
         return taken
 
     def _place(self, request: int) -> int:
-        """The row for a number; most requests come in order."""
+        """The row for a number; usually the last row."""
         if not self._count or self._columns["request"][self._count - 1] < request:
             return self._count
         return int(np.searchsorted(self.column("request"), request))

@@ -24,7 +24,7 @@ names with which its name begins, apart from hyphens, as ``bert-base`` has that 
 
 @dataclass(frozen=True, slots=True)
 class UnitGroup:
-    """Units of one kind."""
+    """A kind of unit and the number of its units."""
 
     kind: str
     count: int
