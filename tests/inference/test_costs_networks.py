@@ -81,8 +81,8 @@ def test_nine_networks() -> None:
     ("line", "complaint"),
     [
         ("a,conv,1,2,3,4,4,0,3,1", "line 2: sizes must be integers above 0"),
-        ("a,conv,1,2,3,4,4,3,3", "line 2: needs 10 fields"),
-        ("a,pool,1,2,3,4,4,3,3,1", "line 2: needs 10 fields, the second one of conv"),
+        ("a,conv,1,2,3,4,4,3,3", "line 2: expected 10 fields"),
+        ("a,pool,1,2,3,4,4,3,3,1", "line 2: expected 10 fields, the second one of conv"),
         ("a,conv,1,2,3,4,4,3,3,1\na,conv,1,2,3,4,4,3,3,1", "duplicate layers: a"),
         ("", "no layers"),
     ],

@@ -57,7 +57,7 @@ def test_the_least_that_serves(tmp_path: Path) -> None:
         (WHOLE + '[[unit]]\nname = "v"\nmodels = ["x"]\n', "unit 'v', models: unknown model 'x'"),
         (WHOLE + 'models = ["x"]\n', "tenant 't', models: unknown model 'x'"),
         (WHOLE + SERVER, "model 'llm': no unit runs it"),
-        (WHOLE + SERVER + '[[unit]]\nname = "v"\nmodels = ["m", "llm"]\n', "'llm' has its own server"),
+        (WHOLE + SERVER + '[[unit]]\nname = "v"\nmodels = ["m", "llm"]\n', "'llm' has a separate server"),
         (WHOLE.replace('"u"\n', '"u"\nslots = 2\n'), "ONNX networks run one request at a time"),
         (WHOLE + TENANT.replace('"t"', '"s"'), "tenant 's', keys: tenant 't' has the same key"),
         (MODEL + UNIT + '[[tenant]]\nname = "t"\n', "tenant.1: has neither keys nor a key_file"),

@@ -73,7 +73,7 @@ def test_a_scenario_is_read(tmp_path: Path) -> None:
         (("load = 0.8", "load = 0.8\narrivals = { kind = 'bursts', factor = 5 }"), "factor x part is above 1"),
         (("load = 0.8", "load = 0.8\narrivals = { kind = 'trace' }"), "path: required"),
         (("load = 0.8", "load = 0.8\nspeed = 3"), "speed: Extra inputs are not permitted"),
-        (("load", "= ="), "no TOML"),
+        (("load", "= ="), "invalid TOML"),
     ],
 )
 def test_a_fault_is_named_with_its_place(tmp_path: Path, change: tuple[str, str], fault: str) -> None:
@@ -118,7 +118,7 @@ def test_pieces_may_be_grouped(tmp_path: Path) -> None:
 
 
 def test_a_name_that_is_no_scenario() -> None:
-    with pytest.raises(ConfigError, match=r"none of: .*heavy.*light"):
+    with pytest.raises(ConfigError, match=r"none of the built-in scenarios: .*heavy.*light"):
         find_scenario("gentle")
 
 
@@ -224,7 +224,7 @@ def test_a_trace_is_read_and_played(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("time,tenant\n1,a\n", ":1: model: there is no such column"),
+        ("time,tenant\n1,a\n", ":1: model: no such column"),
         ("time,tenant,model\n1,a,m\n-2,a,m\n", ":3: time: '-2' is not a number of seconds"),
         ("time,tenant,model\nsoon,a,m\n", ":2: time: 'soon' is not a number"),
         ("time,tenant,model\n1,c,m\n", ":2: tenant: 'c' is not one of: a"),
