@@ -118,7 +118,7 @@ def test_pieces_may_be_grouped(tmp_path: Path) -> None:
 
 
 def test_a_name_that_is_no_scenario() -> None:
-    with pytest.raises(ConfigError, match=r"none of the built-in scenarios: .*heavy.*light"):
+    with pytest.raises(ConfigError, match=r"built-in scenarios are: .*heavy.*light"):
         find_scenario("gentle")
 
 

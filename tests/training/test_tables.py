@@ -241,7 +241,7 @@ def test_chunk_whose_head_claims_more_than_the_memory_is_named(
 
 
 def test_missing_files_are_named(table: Table, folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"manifest.json: there is no such file"):
+    with pytest.raises(ConfigError, match=r"manifest.json: file not found"):
         load_table(tmp_path / "nowhere")
     copy = copied(folder, tmp_path)
     (copy / "chunk-0000.npz").unlink()

@@ -156,7 +156,7 @@ def find_scenario(name: str) -> Scenario:
     except OSError as error:
         known = ", ".join(built_in_scenarios())
         reason = error.strerror or error
-        raise ConfigError(name, f"cannot be read ({reason}), and is none of the built-in scenarios: {known}") from error
+        raise ConfigError(name, f"cannot be read ({reason}); the built-in scenarios are: {known}") from error
     except ValueError as error:
         raise ConfigError(name, f"invalid TOML: {error}") from error
     try:
