@@ -131,11 +131,11 @@ def test_mistakes_are_named_before_the_work(tmp_path) -> None:
         learned_names(("magic",))
     with pytest.raises(ConfigError, match="level"):
         learned_names(("quantile:2",))
-    with pytest.raises(ConfigError, match="twice"):
+    with pytest.raises(ConfigError, match="duplicate"):
         methods_of(("reactive", "reactive"), frozenset(), 3, ())
     with pytest.raises(ConfigError, match="lookahead"):
         methods_of(("reactive",), frozenset(), 3, ("nodes+5%",))
-    with pytest.raises(ConfigError, match="steering"):
+    with pytest.raises(ConfigError, match="early-submission"):
         Evaluation(TRACE, CLUSTER, evaluation("pin"), tmp_path)
     with pytest.raises(ConfigError, match="--test-from"):
         Evaluation(TRACE, CLUSTER, EvaluationPlan((Method("reactive"),), (Setting(6, 1),), 0, 0, 5, 9), tmp_path)

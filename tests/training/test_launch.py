@@ -53,7 +53,7 @@ def test_a_table_that_jobs_build_is_the_one_that_this_process_builds(tmp_path: P
 
 def test_what_failed_is_told_with_its_last_words(tmp_path: Path) -> None:
     pytest.importorskip("submitit")
-    with pytest.raises(JobFailed, match=r"job .*: .*here is no number.*all of it is in .*jobs"):
+    with pytest.raises(JobFailed, match=r"job .*: .*here is no number.*full log in .*jobs"):
         done(here(tmp_path), [partial(int, "here is no number")])
 
 

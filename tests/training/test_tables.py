@@ -211,7 +211,7 @@ def copied(folder: Path, tmp_path: Path) -> Path:
             lambda content: content[:600] + b"x" * 50 + content[650:],
             "chunk-0000.npz: is corrupt",
         ),
-        (MANIFEST, lambda content: content[:40], "manifest.json: is not the manifest"),
+        (MANIFEST, lambda content: content[:40], "manifest.json: not the manifest"),
         (MANIFEST, lambda content: content.replace(b'"format": 1', b'"format": 2'), "format 2"),
         (MANIFEST, lambda content: content.replace(b'"chunks": 2', b'"chunks": 0'), "chunks must be above 0"),
         (MANIFEST, lambda content: content.replace(b'"limit": 43200', b'"limit": 7200'), "belongs to another"),
@@ -245,7 +245,7 @@ def test_missing_files_are_named(table: Table, folder: Path, tmp_path: Path) -> 
         load_table(tmp_path / "nowhere")
     copy = copied(folder, tmp_path)
     (copy / "chunk-0000.npz").unlink()
-    with pytest.raises(ConfigError, match=r"chunk-0000.npz: is missing \(2 in all\)"):
+    with pytest.raises(ConfigError, match=r"chunk-0000.npz: missing \(the table has 2 chunks\)"):
         load_table(copy)
 
 
