@@ -9,7 +9,7 @@ UNKNOWN = "not known: 0 stands for it"
 
 
 class PackageMeter:
-    """The counters of all packages, microjoules that wrap around."""
+    """Energy counters of all CPU packages, in microjoules that wrap around."""
 
     def __init__(self, root: Path = POWERCAP) -> None:
         self._zones = sorted(zone for zone in root.glob("intel-rapl:*") if zone.name.count(":") == 1)
@@ -17,11 +17,11 @@ class PackageMeter:
 
     @property
     def source(self) -> str:
-        """What the figures are, for a manifest."""
+        """Source of the figures, for a manifest."""
         return "RAPL, whole CPU packages" if self._before else UNKNOWN
 
     def joules(self) -> float:
-        """Since the meter was made or last read; 0 where there is no counter that may be read."""
+        """Joules since the meter was created or last read; 0 if no counter is readable."""
         now = self._read()
         if not now or len(now) != len(self._before):
             return 0.0
@@ -30,7 +30,7 @@ class PackageMeter:
         return sum(taken) / 1e6
 
     def _read(self) -> list[tuple[int, int]]:
-        """Of each package: the counter, and where it wraps around. Empty where one cannot be read."""
+        """Counter and range of each package; empty where one cannot be read."""
         try:
             return [(_number(zone / "energy_uj"), _number(zone / "max_energy_range_uj")) for zone in self._zones]
         except (OSError, ValueError):

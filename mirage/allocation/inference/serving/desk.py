@@ -238,7 +238,7 @@ class Desk:
         return None
 
     def withdraw(self, request: int, now: float) -> int | None:
-        """Withdraw a request whose client has left; a unit that still runs it must end it within a time."""
+        """Withdraw a request whose client has left; returns the unit that still runs it and must end it soon."""
         if request in self._places:
             unit = self._places[request]
             self._runs[unit].wanted, self._runs[unit].heard = False, now

@@ -100,7 +100,7 @@ class GuardedProtocol(BoundedProtocol):
         self._patience = self.loop.call_later(_HEAD_WITHIN / 2, self.transport.close)
 
     def rest(self) -> None:
-        """Wait for another request on this connection."""
+        """Stop the timer, because another part waits for further data."""
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None
@@ -116,13 +116,13 @@ class HttpServer(uvicorn.Server):
 
 
 def most_connections() -> int:
-    """The connections of all clients."""
+    """Largest number of connections of all clients."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return min(_MOST_CONNECTIONS, soft // 2)
 
 
 def allow_connections() -> None:
-    """Half of the files that this process may have open, or fewer: each client needs one."""
+    """Raise the limit of open files of this process to its maximum: each client needs one file."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
