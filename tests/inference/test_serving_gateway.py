@@ -142,7 +142,7 @@ def test_who_may_ask_what(site: Site) -> None:
     assert site.infer("scale", who="").status == 401
     assert site.infer("scale", who="somebody").status == 401
     unknown = site.infer("nothing")
-    assert (unknown.status, "there are: scale, layers" in unknown.document["error"]) == (404, True)
+    assert (unknown.status, "your models: scale, layers" in unknown.document["error"]) == (404, True)
     assert site.infer("scale", who="bob").status == 404, "bob may not ask this model"
     assert site.get("/metrics").status == 403
     assert site.ask("POST", "/drain").status == 403

@@ -30,7 +30,7 @@ class Gateway(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if self.headers["Authorization"] != "Bearer key":
-            self.reply(401, b'{"error": "there is no such API key"}')
+            self.reply(401, b'{"error": "invalid API key"}')
         else:
             signature = {"name": "x", "datatype": "FP32", "shape": [-1, 4]}
             self.reply(200, json.dumps({"inputs": [signature]}).encode())
