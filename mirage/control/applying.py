@@ -35,10 +35,10 @@ class CommandApplier:
     guards: Guards
     quotas: Quotas
     publish: Callable[[], None]
-    """Shows other threads the chains as they are stored now, before any command is answered."""
+    """Show other threads the chains as they are stored now, before any command is answered."""
 
     def apply_first(self, now: Seconds) -> list[Fault]:
-        """Before the decisions: the oldest command of each user; the errors that nobody raised on purpose."""
+        """Apply the oldest command of each user, before the decisions; return unexpected errors (bugs)."""
         return self._apply_all(self.commands.take(), now)
 
     def apply_more(self, now: Seconds) -> tuple[list[Fault], Seconds]:
@@ -47,7 +47,7 @@ class CommandApplier:
         return self._apply_all(further, now), now + 1 if further else NEVER
 
     def _apply_all(self, commands: Iterable[Asked], now: Seconds) -> list[Fault]:
-        """One by one, each with its own answer; the errors among them that nobody raised on purpose."""
+        """Apply the commands one by one, each with a separate answer; return unexpected errors (bugs)."""
         faults = list[Fault]()
         answers: list[tuple[Asked, str | Exception]] = []
         for asked in commands:

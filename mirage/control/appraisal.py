@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Appraiser:
-    """Asks the predictor in charge; where that predicts no range, the one that answers in its place."""
+    """Estimate by the active predictor; if it predicts no range, by its fallback."""
 
     observer: Observer
     guards: Guards
@@ -48,7 +48,7 @@ class Appraiser:
         except StoreUnavailable:
             raise
         except Exception as error:
-            text = f"what the handover to link {link.index} saved is not known: {error_text(error)}"
+            text = f"cannot estimate the time saved by the handover to link {link.index}: {error_text(error)}"
             self.journal.write(Entry(snapshot.time, record.chain.chain_id, EntryKind.TROUBLE, text, link.index))
         return record
 

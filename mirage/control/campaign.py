@@ -1,4 +1,4 @@
-"""One daemon's part in the election: it asks the database when the rules say so, and tells how it stands."""
+"""Leader election of one daemon: it reads and writes the lease in the database, and reports its state."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ def _nothing(reason: str) -> None:
 
 
 class Campaign:
-    """One thread calls ``step`` and ``resign``; any thread may ask how it stands."""
+    """One thread calls ``step`` and ``resign``; any thread may read the state."""
 
     def __init__(self, leases: Leases, candidate: Candidate, clock: Callable[[], float]) -> None:
-        """``clock``: seconds of one that nobody sets and that continues while the machine sleeps."""
+        """``clock``: seconds of a clock that cannot be set and that continues while the machine sleeps."""
         self._leases = leases
         self._clock = clock
         self.candidate = candidate
         self._silent = ""
         self._only_reads = False
-        """The database answers, but takes no lease: its disk is full, say."""
+        """The database answers, but cannot store a lease, for example as its disk is full."""
         self._unfit = ""
 
     def step(self) -> float:
-        """One question to the database; seconds until the next is due."""
+        """Query the database once; return the seconds until the next query is due."""
         if self._unfit:
             self._stand_aside()
             return self.candidate.terms.look
@@ -59,15 +59,15 @@ class Campaign:
         return max(0.0, self.candidate.due - self._clock())
 
     def disqualify(self, reason: str) -> None:
-        """Lead no more while this process lives, and hand the lease back at the next step. Any thread."""
+        """Stop leading for the rest of this process, and release the lease at the next step. Any thread."""
         if not self._unfit:
             _LOG.error('event=daemon_disqualified reason="%s"', reason)
         self._unfit = reason
 
     def resign(self) -> None:
-        """Hand the lease back; to be called once nothing is done any more that only a leader may do.
+        """Release the lease; to be called once all work of a leader has stopped.
 
-        Where the database does not answer, the others wait for the lease's length.
+        If the database does not answer, the other daemons wait until the lease expires.
         """
         last = self.candidate
         if not last.holds:
@@ -75,30 +75,31 @@ class Campaign:
         try:
             self._leases.swap(last.lease, last.resigned())
         except StoreUnavailable as error:
-            _LOG.warning("the lease could not be handed back, another daemon waits until it is over: %s", error)
+            text = "another daemon leads only after the lease expires"
+            _LOG.warning("event=lease_release_failed error=%r text=%r", str(error), text)
 
     @property
     def term(self) -> int:
-        """In which this daemon leads, whether or not it may act now; 0: it does not."""
+        """The term in which this daemon leads, whether or not it may act now; 0: it does not lead."""
         return self.candidate.term if self.candidate.holds and not self._unfit else 0
 
     @property
     def leader(self) -> str:
-        """Whom the lease names, as far as is known; empty: nobody."""
+        """Name of the last known holder of the lease; empty: none."""
         return self.candidate.lease.name
 
     def impediment(self, term: int) -> str:
-        """Why nothing may be done in ``term`` now; empty: all may be done."""
+        """Why this daemon may not act in ``term`` now; empty: it may."""
         if self._unfit:
             return self._unfit
         known, now = self.candidate, self._clock()
         if term and self.term == term:
             return "" if known.leads(now) else f"the lease could not be renewed in time: {self._silent or 'late'}"
         if self.term:
-            return "it has just begun to lead"
+            return "this daemon has just become the leader"
         if self._silent:
             return f"the lease cannot be {'written' if self._only_reads else 'read'}: {self._silent}"
-        return f"{self.leader} leads" if self.leader else "nobody leads yet"
+        return f"{self.leader} leads" if self.leader else "no daemon leads yet"
 
     def _stand_aside(self) -> None:
         before = self.candidate
@@ -113,32 +114,32 @@ class Campaign:
 
     def _say(self, silent: str) -> None:
         if silent and not self._silent:
-            _LOG.warning("the lease cannot be asked for: %s", silent)
+            _LOG.warning("event=lease_unavailable error=%r", silent)
         elif self._silent and not silent:
-            _LOG.info("the lease can be asked for again")
+            _LOG.info("event=lease_available")
         self._silent = silent
 
 
 @dataclass(frozen=True, slots=True)
 class Tenure:
-    """The time for which a service is built: a term of leadership, or standing by until there is one."""
+    """The period for which a service is built: a term as the leader, or as a standby until one begins."""
 
     holder: str
     term: int
-    """0: it stands by."""
+    """0: standby."""
     impediment: Callable[[], str]
-    """Why nothing may be done now; empty: all may be done. Any thread, at any time; waits for nothing."""
+    """Why this daemon may not act now; empty: it may. Any thread; never waits."""
     leader: Callable[[], str]
-    """The name of who leads, as far as is known; empty: nobody."""
+    """Name of the leader, as far as is known; empty: none."""
     disqualify: Callable[[str], None] = _nothing
-    """Lead no more, for the reason given."""
+    """Stop leading, for the given reason."""
 
     @classmethod
     def of(cls, campaign: Campaign) -> Tenure:
-        """That which begins now."""
+        """Return the period that begins now."""
         holder, term = campaign.candidate.holder, campaign.term
         return cls(holder, term, lambda: campaign.impediment(term), lambda: campaign.leader, campaign.disqualify)
 
 
 SOLE = Tenure("", 0, str, str)
-"""Of a service that shares its store with nobody, by construction: replays, measurements."""
+"""For a service whose database no other daemon uses: replays, measurements."""

@@ -39,9 +39,9 @@ class ClockCheck:
         self._due = -1.0
 
     def check(self, *, jumped: bool = False) -> Seconds:
-        """Ask where that is due, and correct the clock; returns by how many seconds, forward positive.
+        """Query the controller's time if that is due, and correct the clock; return the correction, s.
 
-        Not for a thread that may not wait for Slurm.
+        Waits for Slurm.
         """
         if not jumped and self._monotonic() < self._due:
             return 0
@@ -49,7 +49,7 @@ class ClockCheck:
         try:
             theirs = self._ask()
         except MirageError as error:
-            _LOG.info("the controller does not report its time: %s", error)
+            _LOG.info("event=controller_time_unavailable error=%r", str(error))
             self._due = self._monotonic() + _AGAIN
             return 0
         self._due = self._monotonic() + _EVERY

@@ -28,17 +28,17 @@ _REMEDY = "run chrony or ntpd on both machines; see mirage doctor"
 
 
 class ClockWatch:
-    """Compares once per cycle; ``text`` says what is known to be wrong."""
+    """Compare the clocks once per cycle; ``text`` describes a difference, and is empty if there is none."""
 
     def __init__(self, journal: ChangedEntries, slack: Seconds) -> None:
-        """``slack``: seconds of Slurm's clock by which both may differ without a word."""
+        """``slack``: tolerated difference, in seconds of Slurm's clock."""
         self._journal = journal
         self._slack = slack
         self._behind: tuple[Seconds, Seconds] = (0, 0)
-        """When this clock was last seen to be behind by the most, and by how much."""
+        """Time and size of the largest recent lag of this clock."""
         self._last: Seconds = 0
         self._set_back: Seconds = 0
-        """Links that were sent up to then say nothing: this clock has been set back since."""
+        """Links submitted up to this time are ignored: this clock has been set back since."""
         self.text = ""
 
     def compare(self, snapshot: Snapshot, records: Sequence[ChainRecord], now: Seconds) -> None:
@@ -46,19 +46,19 @@ class ClockWatch:
         newest, before = latest_event(snapshot), self.text
         ahead = self._ahead(snapshot, records, now)
         if behind := self._most_behind(newest, now):
-            self.text = f"{_CLOCK} is at least {_floor(behind)} behind Slurm's: links come late; {_REMEDY}"
+            self.text = f"{_CLOCK} is at least {_floor(behind)} behind Slurm's, so links come late; {_REMEDY}"
         elif ahead and now - newest > self._slack:
-            self.text = f"{_CLOCK} is at least {_floor(ahead)} ahead of Slurm's: links come early; {_REMEDY}"
+            self.text = f"{_CLOCK} is at least {_floor(ahead)} ahead of Slurm's, so links come early; {_REMEDY}"
         else:
             self.text = ""
         if self.text:
             self._journal.write(Entry(now, None, EntryKind.TROUBLE, self.text))
         elif before:
-            text = f"nothing shows any more that {_CLOCK} differs from Slurm's"
+            text = f"{_CLOCK} no longer seems to differ from Slurm's"
             self._journal.write(Entry(now, None, EntryKind.EVENT, text))
 
     def _most_behind(self, newest: Seconds, now: Seconds) -> Seconds:
-        """What was seen holds for an hour: where little happens, few times are new."""
+        """Return the largest lag of the last hour: on a quiet cluster few times are new."""
         since, most = self._behind
         if not since <= now <= since + _HOUR:
             most = 0
@@ -93,7 +93,7 @@ def latest_event(snapshot: Snapshot) -> Seconds:
 
 
 def _sent(snapshot: Snapshot, records: Sequence[ChainRecord]) -> Iterator[tuple[Seconds, Seconds]]:
-    """When each link was sent by this clock, and how much earlier Slurm received it by its own.
+    """Yield when each link was sent by this clock, and how much earlier Slurm received it by its clock.
 
     One that was sent again says nothing: the job may be that of the first time.
     """

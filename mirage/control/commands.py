@@ -90,7 +90,7 @@ class CommandQueue:
                 self._asked = deque(asked for asked in self._asked if asked.answer is not answer)
 
     def wake(self) -> None:
-        """End the loop's wait without a command (a signal came in)."""
+        """End the loop's wait without a command, for example after a signal."""
         self._woken = True
         self._awake.set()
 
@@ -99,7 +99,7 @@ class CommandQueue:
         self._awake.set()
 
     def wait(self, seconds: float) -> bool:
-        """Block until something is put or ``wake`` or ``nudge`` is called, at most so long.
+        """Block until a command is put or ``wake`` or ``nudge`` is called, at most for the given time.
 
         Whether a cycle is to come immediately.
         """
@@ -114,7 +114,7 @@ def _standing(taken: Iterable[Asked]) -> tuple[Asked, ...]:
 
 
 class NoCommands:
-    """A world in which nobody asks for anything."""
+    """A command source that is always empty."""
 
     def take(self) -> tuple[Asked, ...]:
         """Never any."""

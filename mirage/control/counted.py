@@ -39,15 +39,15 @@ class CountedChains:
         return self._tally
 
     def load(self) -> tuple[ChainRecord, ...]:
-        """As the store behind."""
+        """Return the chains as the underlying database has them."""
         return self._chains.load()
 
     def with_script(self, request: JobRequest) -> JobRequest:
-        """As the store behind."""
+        """Return the request with the script of the underlying database."""
         return self._chains.with_script(request)
 
     def save(self, record: ChainRecord, *entries: Entry) -> None:
-        """As the store behind; after a failure it is not known what is stored."""
+        """Like the underlying database; after a failure it is unknown what is stored."""
         try:
             self._chains.save(record, *entries)
         except BaseException:

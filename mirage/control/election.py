@@ -3,12 +3,12 @@
 A lease as in Gray & Cheriton 1989, without a common clock: the database only compares and swaps, and each
 candidate measures by its own clock, which may show anything as long as all run about equally fast.
 
-- A leader renews. It believes in its lease from the time at which it *sent* the last renewal that went through,
-  for the lease's length less a margin, and no longer, whatever it hears or does not hear.
-- Who waits takes the lease where it has seen it unchanged for the lease's whole length, counted from when it first
-  *heard* of it, which is later than the holder's sending.
+- A leader renews. Its lease counts from the time at which it *sent* the last successful renewal, for the lease's
+  length less a margin, and no longer, whatever the database answers or does not answer.
+- A standby takes the lease if it was unchanged for the lease's whole length. That time counts from the first
+  *read* of the lease, which is later than the holder's sending.
 
-So two estimates never overlap while clocks differ in speed by less than the margin's share. What a leader does
+So two leaders never overlap while clocks differ in speed by less than the margin's share. What a leader does
 that
 has stopped between its look at the clock and the act itself, this cannot know: see ``mirage.store.leases.fence``.
 """
@@ -31,7 +31,7 @@ class LeaseTerms:
 
     @property
     def margin(self) -> float:
-        """By how much sooner the holder gives up its estimate than others may take the lease."""
+        """How much earlier the holder stops acting than others may take the lease, s."""
         return self.length / _PART
 
     @property
@@ -41,15 +41,15 @@ class LeaseTerms:
 
     @property
     def look(self) -> float:
-        """Between two looks of those who wait, and between two tries where the database does not answer."""
+        """Time between two reads of a standby, and between two attempts if the database does not answer, s."""
         return self.length / _PART**2
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """What one daemon knows; each method returns what it knows then. Times are of its own clock, in seconds.
+    """What one daemon knows; each method returns the new knowledge. Times are of this daemon's clock, in seconds.
 
-    To be asked in turn: ``due`` tells when, ``proposal`` what to put in the lease's place, and the answer goes to
+    Call in turn: ``due`` says when, ``proposal`` what to write as the new lease; pass the result to
     ``looked``, ``swapped`` or ``unanswered``.
     """
 
@@ -61,7 +61,7 @@ class Candidate:
     since: float = _NEVER
     """When it was first seen so."""
     certain: bool = False
-    """Whether it was so at that time: not before the first look, nor after a swap without an answer."""
+    """Whether it was so at that time: not before the first read, nor after a swap without an answer."""
     term: int = 0
     """In which this daemon has led; 0: it never has."""
     until: float = _NEVER
@@ -71,7 +71,7 @@ class Candidate:
 
     @property
     def holds(self) -> bool:
-        """Whether nobody else was ever seen to have taken the lease after this daemon did."""
+        """Whether no other daemon was seen to take the lease after this one did."""
         return self.term != 0 and (self.lease.holder, self.lease.term) == (self.holder, self.term)
 
     def leads(self, now: float) -> bool:
@@ -84,7 +84,7 @@ class Candidate:
             return None
         if self.holds:
             return replace(self.lease, beat=self.lease.beat + 1)
-        # One's own from an earlier life is free: the state directory's lock says that it is over.
+        # A lease of an earlier process of this daemon is free: the state directory's lock says that it ended.
         free = self.lease.vacant or self.lease.holder == self.holder
         if free or now - self.since >= self.terms.length:
             return Lease(self.holder, self.name, self.lease.term + 1)
@@ -105,7 +105,7 @@ class Candidate:
         return replace(self, lease=proposed, since=sent, certain=True, term=proposed.term, until=until, due=due)
 
     def refused(self, now: float) -> Candidate:
-        """The lease was another one than the one seen: look at once."""
+        """The lease was another one than the one read before: read it again immediately."""
         return replace(self, certain=False, due=now)
 
     def unanswered(self, now: float) -> Candidate:

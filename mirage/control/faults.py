@@ -1,4 +1,4 @@
-"""Errors that concern one chain or one command, and how they are told."""
+"""Errors that concern one chain or one command, and their texts."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 RECHECK: Seconds = 5
 """After that the loop asks again for the result of a check."""
-_NOT_FOUND = "the working directory of its links is not found"
+_NOT_FOUND = "working directory of the links not found"
 _LONGEST_SHOWN = 400
 """Characters of a directory that a reason quotes."""
 
@@ -45,7 +45,7 @@ class FileWatch:
         self.unknown: Mapping[ChainId, str] = {}
         """Of which chains a file cannot be checked, and why."""
         self.unready: frozenset[ChainId] = frozenset()
-        """Chains whose running link has not said that it is ready, as links of theirs do."""
+        """Chains whose links report when they are ready, and whose running link has not done so."""
         self._missing: Mapping[ChainId, str] = {}
         """Working directories that are not there, of chains whose links fail right at their start."""
 
@@ -81,10 +81,10 @@ class FileWatch:
         file = done_file(record.chain)
         if file is None or record.live or not record.links or self._files.state(file) != NOT_CHECKED:
             return ""
-        return "the done file is being checked"
+        return "the check of the done file is still running"
 
     def ready(self, record: ChainRecord) -> bool:
-        """Whether the running successor has said that it can take over."""
+        """Whether the running successor has reported that it is ready."""
         return self._has_appeared(ready_file(record))
 
     def with_cause(self, before: ChainRecord, after: ChainRecord) -> ChainRecord:
@@ -104,8 +104,8 @@ class FileWatch:
 
     def _tell(self, chain_id: ChainId, before: str, text: str, now: Seconds) -> None:
         if text:
-            about = f"the done-file or handover file cannot be checked: {text}"
+            about = f"cannot check the done file or handover file: {text}"
             self._journal.write(Entry(now, chain_id, EntryKind.TROUBLE, about))
         elif before and not text:
-            about = "the done-file and handover file can be checked again"
+            about = "the done file and handover file can be checked again"
             self._journal.write(Entry(now, chain_id, EntryKind.EVENT, about))

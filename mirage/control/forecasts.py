@@ -23,7 +23,7 @@ PLACES = ("early", "within", "late")
 
 @dataclass(frozen=True, slots=True)
 class Foreseen:
-    """A forecast and what came of it."""
+    """A forecast and its outcome."""
 
     predictor: str
     forecast: WaitForecast
@@ -45,10 +45,10 @@ class Foreseen:
 
 @dataclass(slots=True)
 class ForecastLedger:
-    """Hears the journal; of the loop's thread alone.
+    """Receives the journal's entries; for the loop's thread alone.
 
-    A forecast says when a link would start if it were submitted now: it counts for a link only where the link was
-    submitted at once. Those made before the process began are not known.
+    A forecast predicts when a link would start if it were submitted now: it counts for a link only if the link was
+    submitted immediately. Forecasts made before the process began are unknown.
     """
 
     _weighed: dict[_Place, dict[str, WaitForecast]] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class ForecastLedger:
             self._waiting[place] = self._weighed.pop(place)
 
     def of(self, chain: ChainId, link: int) -> Mapping[str, WaitForecast]:
-        """By predictor; the one in charge comes first. Of a link that waits."""
+        """The forecasts of a pending link by predictor, the active predictor first."""
         return self._waiting.get((chain, link), {})
 
     def settle(self, records: Iterable[ChainRecord]) -> Iterator[Foreseen]:

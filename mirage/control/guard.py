@@ -1,4 +1,4 @@
-"""Keeps a predictor from stopping the loop: what raises or takes too long is answered for."""
+"""Guards of predictors: if one fails or exceeds its time budget, a fallback predicts and the loop continues."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """For whom a predictor is kept."""
+    """The user for whom a predictor is kept in memory."""
 
     user: str
     question: bool = False
-    """Not for a chain of that user: chains go first."""
+    """For a request of that user, not for a chain: chains have priority."""
 
 
 NOBODY = Asker("")
@@ -34,32 +34,32 @@ NOBODY = Asker("")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A prediction, and what went wrong on the way to it."""
+    """A prediction, and which predictors failed before it."""
 
     prediction: Prediction
     by: str
-    """The name of the predictor that answered."""
+    """Name of the predictor that made it."""
     trouble: str = ""
-    """Empty: the one that was asked answered."""
+    """Why the required predictor did not make it; empty: it did."""
     model: str = ""
-    """Which version of a trained model answered."""
+    """Version of the trained model that made it."""
 
 
 Took = Callable[[str, float], None]
-"""Is told, in whatever thread asks, who was asked and how many real seconds that took."""
+"""Callback with the predictor's name and the real seconds that it took, in the thread of the caller."""
 
 
 def unheard(name: str, seconds: float) -> None:
-    """Nobody wants to know."""
+    """Do nothing."""
     del name, seconds
 
 
 class Guard:
-    """Asks ``predictor``; where it raises, or is still busy after ``budget`` seconds, asks ``fallback``.
+    """Query ``predictor``; if it raises, or is still busy after ``budget`` seconds, use ``fallback``.
 
     A fallback that may fail as well, or take long, is a guard itself. Without a budget the predictor runs in the
-    caller's thread. With one it runs in a thread of its own, or of ``workers``; while a late answer is still being
-    worked on the fallback answers at once, so a predictor that hangs costs one budget, not one a cycle.
+    caller's thread. With one it runs in a separate thread, or in one of ``workers``. While a late prediction is
+    still running, the fallback is used immediately: a predictor that hangs costs one budget, not one per cycle.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Guard:
         self._thread = (workers or self._own) if budget is not None else None
 
     def predict(self, observation: Observation) -> Answer:
-        """A prediction in any case; the fallback's when the predictor has none."""
+        """Return a prediction in any case: the fallback's if the predictor has none."""
         try:
             prediction = self._timed(observation)
         except Exception as error:
@@ -88,28 +88,29 @@ class Guard:
 
     @property
     def wants(self) -> Wants:
-        """What an observation must bring, for the fallback too."""
+        """Inputs that the predictor and its fallbacks require."""
         return self.predictor.wants | self.fallback.wants
 
     @property
     def last_resort(self) -> str:
-        """The name of the predictor that answers when all others have failed; it knows nothing of the queue."""
+        """Name of the predictor that is used when all others have failed; it does not use the queue."""
         return self.fallback.last_resort if isinstance(self.fallback, Guard) else self.fallback.name
 
     def close(self) -> None:
-        """Let go of the thread; a predictor that hangs is not waited for."""
+        """Shut down the thread without waiting for a predictor that hangs."""
         if isinstance(self.fallback, Guard):
             self.fallback.close()
         if self._own is not None:
             self._own.shutdown(wait=False, cancel_futures=True)
 
     def instead(self, observation: Observation, trouble: str) -> Answer:
-        """What is answered in the predictor's place, and after which trouble with it."""
+        """Return the fallback's prediction, with the ``trouble`` of the predictor."""
         if not isinstance(self.fallback, Guard):
             name = self.fallback.name
-            return Answer(self.fallback.predict(observation), name, f"{trouble}; {name} answered")
+            return Answer(self.fallback.predict(observation), name, f"{trouble}; fell back to {name}")
         answer = self.fallback.predict(observation)
-        next_ = f"{self.fallback.predictor.name}: {answer.trouble}" if answer.trouble else f"{answer.by} answered"
+        used = f"fell back to {answer.by}"
+        next_ = f"{self.fallback.predictor.name}: {answer.trouble}" if answer.trouble else used
         return replace(answer, trouble=f"{trouble}; {next_}")
 
     def _timed(self, observation: Observation) -> Prediction:
@@ -123,18 +124,18 @@ class Guard:
         if self._thread is None:
             return self.predictor.predict(observation)
         if self._late is not None and not self._late.done():
-            raise TimeoutError("still busy with an earlier question")
+            raise TimeoutError("still busy with an earlier prediction")
         self._late = self._thread.submit(self.predictor.predict, observation)
         try:
             return self._late.result(self._budget)
         except TimeoutError:
-            raise TimeoutError(f"no answer within {self._budget} s") from None
+            raise TimeoutError(f"no prediction within {self._budget} s") from None
 
 
 class Guards:
     """The guarded predictors of all chains: the default, and those that chains name.
 
-    ``shadows`` are asked at every decision as well; what they say is written down and decides nothing.
+    ``shadows`` predict at every decision as well; their predictions are recorded and decide nothing.
     """
 
     def __init__(self, default: Guard, named: NamedGuards | None = None, shadows: tuple[Guard, ...] = ()) -> None:
@@ -143,19 +144,19 @@ class Guards:
         self.shadows = shadows
 
     def of(self, name: str, asker: Asker = NOBODY) -> Guard:
-        """The guard of the predictor so named; empty: the default. Never waits.
+        """Return the guard of the predictor with this name; empty: the default. Never waits.
 
         Raises ``PluginNotFound`` where chains cannot name predictors.
         """
         return self._at_work(name) or self._others(name).of(name, asker)
 
     def check(self, name: str) -> None:
-        """Raise what is known to be wrong with the name: ``PluginNotFound``, ``ConfigError``. Never waits."""
+        """Raise ``PluginNotFound`` or ``ConfigError`` if the name is known to be unusable. Never waits."""
         if self._at_work(name) is None:
             self._others(name).check(name)
 
     def prepare(self, name: str, seconds: float, asker: Asker = NOBODY) -> Guard:
-        """As ``of``, once the predictor is built or so many seconds are over. Raises why it cannot be built."""
+        """Like ``of``, but wait up to ``seconds`` until the predictor is built. Raises why it cannot be built."""
         return self._at_work(name) or self._others(name).prepare(name, seconds, asker)
 
     def _at_work(self, name: str) -> Guard | None:
@@ -165,35 +166,35 @@ class Guards:
 
     def _others(self, name: str) -> NamedGuards:
         if self._named is None:
-            raise PluginNotFound(f"no predictor {name!r}: only {self._default.predictor.name!r} is at hand")
+            raise PluginNotFound(f"no predictor {name!r}: only {self._default.predictor.name!r} is available")
         return self._named
 
     def wants_of(self, guard: Guard) -> Wants:
-        """What an observation must bring for a chain that this predictor decides, and for the shadows."""
+        """Return the inputs that this predictor and the shadow predictors require."""
         return reduce(or_, (shadow.wants for shadow in self.shadows), guard.wants)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the predictors that the daemon itself names, the default's first; chains may name others."""
+        """Names of the configured predictors, the default first; chains may name others."""
         return tuple(guard.predictor.name for guard in (self._default, *self.shadows))
 
     @property
     def wants(self) -> Wants:
-        """What any of them wants."""
+        """Inputs that any of the predictors requires."""
         known = reduce(or_, (guard.wants for guard in (self._default, *self.shadows)))
         return known | self._named.wants if self._named is not None else known
 
     @property
     def stuck(self) -> int:
-        """Threads of predictors that will hardly end. Any thread."""
+        """Number of predictor threads that are stuck. Any thread."""
         return self.threads.stuck if self.threads is not None else 0
 
     @property
     def threads(self) -> PredictorThreads | None:
-        """For the guards that follow these at a reload; ``None``: they have no threads in common."""
+        """Threads that the guards of the next configuration take over; ``None``: no shared threads."""
         return self._named.threads if self._named is not None else None
 
     def close(self) -> None:
-        """Let go of the threads of those that the daemon itself names; others end with their work."""
+        """Shut down the threads of the configured predictors; others end with their work."""
         for guard in (self._default, *self.shadows):
             guard.close()

@@ -1,4 +1,4 @@
-"""What the loop does on the cluster: submit, cancel, make way, hold. Intent is stored before the act."""
+"""Actions of the loop on the cluster: submit, cancel, signal, hold. The intent is stored before the action."""
 
 from __future__ import annotations
 
@@ -42,14 +42,15 @@ if TYPE_CHECKING:
 
 _FORGOTTEN_AFTER = 3_600
 _LONGEST_PROBLEM = 200
-"""Characters of an error that a sentence quotes."""
+"""Maximum number of characters of an error that a reason quotes."""
 _LONGEST_TEXT = 4_000
+_UNBOUND = "the next attempt does not bind it to its predecessor's nodes"
 _REFUSED = (ClusterUnavailable, NotPermitted, UnknownJob)
 
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """What came of an attempt."""
+    """Result of an attempt."""
 
     text: str
     done: bool
@@ -57,7 +58,7 @@ class Act:
 
 @dataclass(frozen=True, slots=True)
 class Hands:
-    """Executes what was decided; whatever fails is said in the journal and retried by a later cycle."""
+    """Execute decisions; a failed action is written to the journal, and a later cycle retries it."""
 
     actuator: Actuator
     store: ChainStore
@@ -66,30 +67,30 @@ class Hands:
     permits: Permits
     pins: Pins
     attempts: dict[JobId, Attempt] = field(default_factory=dict)
-    """Changes asked for that no snapshot has shown yet."""
+    """Requested changes that no snapshot has shown yet."""
     releases: dict[JobId, Attempt] = field(default_factory=dict)
-    """Of jobs that Slurm holds: one that no node can start is held again each time."""
+    """Releases of jobs that Slurm holds: a job that no node can start is held again each time."""
     doubts: dict[str, str] = field(default_factory=dict)
-    """By tag of a link that may not have reached the cluster: the error of its last submission."""
+    """Error of the last submission, by tag of a link that may not have reached the cluster."""
 
     def correct(self, record: ChainRecord, now: Seconds) -> ChainRecord:
-        """The record, stored with times that are possible now where the clock has been set back since."""
+        """Return the record; if the clock was set back, with corrected times, which are stored."""
         corrected = setback.corrected(record, now, self.permits.limits)
         if corrected is not record:
-            text = "times of this chain were later than they can be and were corrected: was the clock set back?"
+            text = "times of this chain were later than possible and are corrected; was the clock set back?"
             self.store.save(corrected, told(record, now, EntryKind.EVENT, text))
         return corrected
 
     def send(self, record: ChainRecord, link: Link, now: Seconds, behind: Job | None = None) -> Act:
         """Submit a planned link. The intent is stored first: whatever happens next, the tag finds the job.
 
-        ``behind``: it goes into the queue held, to be let go as this predecessor's end comes near.
+        ``behind``: submit the link held, to be released near the end of this predecessor.
         """
         record = record.with_link(replace(link, planned=now))
         request = self.store.with_script(record.chain.link_request(link.index, _previous_job(record, link)))
         pinned = behind is not None and record.chain.method is Steering.PIN
         if behind is not None and pinned and (why := self.pins.unfit(record, behind, request)):
-            return self._unable(record, link, f"{why}; it is not bound to its predecessor's nodes then", now)
+            return self._unable(record, link, f"{why}; {_UNBOUND}", now)
         gated = with_gate(request, record, link, bound=pinned)
         if record.chain.one_writer and gated is not request:
             record = record.with_link(replace(record.links[link.index - 1], looks=True))
@@ -107,7 +108,7 @@ class Hands:
                 return self._unable(record, link, str(error), now)
             if behind is not None and pinned and not is_limit(error.reason):
                 self.pins.rejected(record, behind, str(error))
-                return self._unable(record, link, f"{error}; it is not bound to its predecessor's nodes then", now)
+                return self._unable(record, link, f"{error}; {_UNBOUND}", now)
             return self._refused(record, link, error, now)
         except NotPermitted as error:
             return self._unable(record, link, str(error), now)
@@ -116,36 +117,36 @@ class Hands:
         except ClusterUnavailable as error:
             self.doubts[link.tag] = str(error)
             return self._trouble(record, now, f"link {link.index} may not have reached the cluster: {error}")
-        held = ", held back" if behind is not None else ""
+        held = ", held" if behind is not None else ""
         text = f"submitted link {link.index} as job {job_id}{held}: {link.reason}"
         record = machine.apply(record, LinkSubmitted(link.index, job_id, now), now)
         self.store.save(record, told(record, now, EntryKind.ACTION, text, link.index))
         return Act(text, done=True)
 
     def cancel_leftovers(self, record: ChainRecord, now: Seconds) -> str:
-        """Cancel what has no business on the cluster any more; asked again until a snapshot shows it gone.
+        """Cancel jobs that the chain no longer needs; repeat this until a snapshot shows that they are gone.
 
-        Returns what could not be cancelled and why; empty: all could.
+        Returns which jobs could not be cancelled and why; empty if all could.
         """
         return "; ".join(filter(None, [self._cancel(record, link, now) for link in handover.to_cancel(record)]))
 
     def cancel_stock(self, record: ChainRecord, stock: Iterable[Job], now: Seconds) -> None:
-        """Cancel what a chain that is over will never ask for; asked again until a snapshot shows it gone."""
+        """Cancel the held jobs of a chain that is over; repeat this until a snapshot shows that they are gone."""
         for job in stock:
             self._cancel_job(record, job, now, "the held job", "the chain is over")
 
     def cancel_returned(self, record: ChainRecord, jobs: Iterable[Job], now: Seconds) -> None:
-        """Cancel jobs of ended links that are there again: each would run next to a link, or after the chain."""
+        """Cancel jobs of ended links that are in the queue again: they would run in addition to a link."""
         for job in jobs:
-            self._cancel_job(record, job, now, "job", "it is in the queue again after its link had ended")
+            self._cancel_job(record, job, now, "job", "its link has ended, but the job is in the queue again")
 
     def face(self, record: ChainRecord, unknown: Sequence[Job], now: Seconds, *, released: bool) -> ChainRecord:
-        """What becomes of a chain some of whose jobs its record does not know.
+        """Handle jobs with the chain's tag that its record does not know; return the new record.
 
-        ``released``: links are not submitted here, but held jobs that are let go.
+        ``released``: links are held jobs that Mirage releases, not submissions of its own.
 
-        One whose submission was repeated is a copy of ours and is cancelled. Next to any other no link of ours may
-        start, and none is submitted until the owner says so; the others' jobs are left alone.
+        A job whose submission was repeated is a copy of ours and is cancelled. Any other job is left alone: the
+        chain pauses, and none of its links may start until the owner resumes it.
         """
         for job in [job for job in unknown if rivals.sent_twice(record, job)]:
             self._cancel_job(record, job, now, "job", "its link was submitted again")
@@ -156,12 +157,12 @@ class Hands:
             record = self.pause(record, rivals.why_pause(foreign, released=released), now)
         whose = "released" if released else "submitted"
         for link in rivals.to_withdraw(record, foreign):
-            record = self._retire(record, link, f"it may not run next to a job that was not {whose} here", now)
+            record = self._retire(record, link, f"it must not overlap with a job that Mirage has not {whose}", now)
             self._cancel(record, link, now)
         return record
 
     def pause(self, record: ChainRecord, why: str, now: Seconds) -> ChainRecord:
-        """Submit nothing until the owner says so."""
+        """Pause the chain until its owner resumes it."""
         record = machine.apply(record, PauseAsked(why), now)
         self.store.save(record, told(record, now, EntryKind.TROUBLE, record.reason))
         return record
@@ -173,14 +174,14 @@ class Hands:
             self.store.save(emptied)
 
     def make_way(self, record: ChainRecord, waiting: Job | None, now: Seconds) -> ChainRecord:
-        """Tell predecessors to end, and end those whose grace is over; the record with what was told.
+        """Signal predecessors to exit, and cancel those whose grace period is over; return the new record.
 
-        A link that waits indefinitely, as the job ``waiting`` shows, is given up: the next one takes its place.
+        A link that can never start, as the job ``waiting`` shows, is abandoned: the next one replaces it.
         """
         tried = self.attempts.get(waiting.job_id) if waiting is not None else None
         blocked = tried is not None and tried.hopeless
         if link := handover.stuck(record, waiting, blocked=blocked):
-            why = "its job cannot be released any more" if blocked else handover.NEVER_SATISFIED
+            why = "its job can no longer be released" if blocked else handover.NEVER_SATISFIED
             record = self._retire(record, link, f"Slurm will never start it: {why}", now)
         if waiting is not None and handover.to_release(record, waiting):
             verb = "released after a failed launch"
@@ -194,9 +195,9 @@ class Hands:
         return record
 
     def steer(self, record: ChainRecord, job: Job, predecessor: Job | None, now: Seconds, *, back: bool) -> Act:
-        """Ask Slurm to hold a pending link back or to let it go; the next snapshot shows whether it did."""
+        """Ask Slurm to hold or release a pending link; the next snapshot shows whether it did."""
         change = steering.change(record.chain, predecessor, back=back)
-        return self._ask(self.attempts, record, job, change, "held back" if back else "let go", now)
+        return self._ask(self.attempts, record, job, change, "held" if back else "released", now)
 
     def _ask(
         self,
@@ -207,10 +208,10 @@ class Hands:
         verb: str,
         now: Seconds,
     ) -> Act:
-        """Ask for a change; again after longer and longer pauses."""
+        """Ask for a change; retry with growing pauses."""
         earlier = attempts.get(job.job_id)
         if earlier is not None and earlier.change == change and earlier.waits(now):
-            next_try = f"asked {earlier.count} times, next try at {spell_instant(earlier.next_try)}"
+            next_try = f"{earlier.count} attempts, next try at {spell_instant(earlier.next_try)}"
             why = f"{earlier.problem}; {next_try}" if earlier.problem else next_try
             return Act(f"job {job.job_id} is not {verb} yet: {why}", done=False)
         for other in [key for key, past in attempts.items() if past.next_try < now - _FORGOTTEN_AFTER]:
@@ -219,32 +220,32 @@ class Hands:
         try:
             self.actuator.update(job.job_id, record.chain.owner, change)
         except UnknownJob:
-            return Act(f"job {job.job_id} is pending no longer", done=False)
+            return Act(f"job {job.job_id} is no longer pending", done=False)
         except (ClusterUnavailable, NotPermitted) as error:
             blocked = isinstance(error, JobBlocked)
             problem = one_line(str(error), _LONGEST_PROBLEM)
             attempts[job.job_id] = replace(attempts[job.job_id], blocked=blocked, problem=problem)
             return self._trouble(record, now, f"job {job.job_id} could not be {verb}: {error}")
-        text = f"asked Slurm that job {job.job_id} be {verb}"
+        text = f"asked Slurm for job {job.job_id} to be {verb}"
         self.write(record, now, EntryKind.ACTION, text)
         return Act(text, done=True)
 
     def tell_protection(self, before: Protection | None, after: Protection | None, now: Seconds) -> None:
-        """Whether protected mode has begun or is over with this cycle."""
+        """Write to the journal that protected mode began or ended in this cycle."""
         if after is not None and before is None:
-            text = f"protected mode: {after}; but for a try periodically nothing is submitted"
+            text = f"protected mode: {after}; Mirage now submits only a periodic test"
             self.write(None, now, EntryKind.TROUBLE, text)
         if after is None and before is not None:
             self.write(None, now, EntryKind.EVENT, "protected mode is over")
 
     def write(self, record: ChainRecord | None, now: Seconds, kind: EntryKind, text: str, link: int = 0) -> None:
-        """One line of the journal."""
+        """Write one journal entry."""
         self.journal.write(told(record, now, kind, text, link))
 
     def _tell(self, record: ChainRecord, link: Link, now: Seconds, why: str) -> ChainRecord:
-        """Signal a predecessor; its grace begins where the signal is known to have come, else it is told again.
+        """Signal a predecessor to exit. Its grace period begins once the signal has certainly arrived.
 
-        The intent is stored first: whatever ends a link that may have been told is no word on its work.
+        The intent is stored first: how a link ends that may have received the signal says nothing of its work.
         """
         signal, untold = record.chain.handover.signal, record
         if link.telling == ABSENT:
@@ -255,16 +256,16 @@ class Hands:
         except UnknownJob:
             return self._untold(untold, link)
         except NotPermitted as error:
-            self._trouble(record, now, f"link {link.index} could not be told to make way: {error}")
+            self._trouble(record, now, f"link {link.index} could not be signalled to exit: {error}")
             return self._untold(untold, link)
         except ClusterUnavailable as error:
-            self._trouble(record, now, f"link {link.index} may not have been told to make way: {error}")
+            self._trouble(record, now, f"link {link.index} may not have received the signal to exit: {error}")
             return record
         text = f"{why}; {signal.name} sent, {signal.lead} s of grace"
         return self._retire(record, link, text, now)
 
     def _untold(self, record: ChainRecord, link: Link) -> ChainRecord:
-        """The record as before an attempt that certainly failed, stored unless an earlier one may have come."""
+        """Undo a signal that certainly failed, unless an earlier signal may have arrived."""
         if link.telling == ABSENT:
             self.store.save(record)
         return record
@@ -276,7 +277,7 @@ class Hands:
         return record
 
     def _cancel(self, record: ChainRecord, link: Link, now: Seconds) -> str:
-        """Why it could not; empty: it could."""
+        """Cancel a link; return why that failed, or an empty text."""
         try:
             self.actuator.cancel(link.job_id, record.chain.owner)
         except _REFUSED as error:
@@ -307,7 +308,7 @@ class Hands:
         return Act(text, done=False)
 
     def _unable(self, record: ChainRecord, link: Link, error: str, now: Seconds) -> Act:
-        """Nothing is wrong with the link: the intent is taken back and the next cycle tries again."""
+        """Nothing is wrong with the link: withdraw the intent; the next cycle tries again."""
         unable = LinkRefused(link.index, error, 0, counts=False, by_slurm=False)
         return self._taken_back(record, unable, now, f"link {link.index} could not be submitted: {error}")
 
@@ -322,10 +323,10 @@ class Hands:
 
 
 def told(record: ChainRecord | None, now: Seconds, kind: EntryKind, text: str, link: int = 0) -> Entry:
-    """One entry, about a chain or the whole service; parts of it may be words of others, however long."""
+    """Return a journal entry about a chain, or about the whole service; quoted text of others is cut."""
     return Entry(now, record.chain.chain_id if record else None, kind, text[:_LONGEST_TEXT], link)
 
 
 def _previous_job(record: ChainRecord, link: Link) -> JobId:
-    """The job of the link before, as ``MIRAGE_PREV_JOBID`` tells it."""
+    """Return the job of the previous link, the value of ``MIRAGE_PREV_JOBID``."""
     return record.links[link.index - 2].job_id if link.index > 1 else NO_JOB

@@ -1,4 +1,4 @@
-"""Journals: in memory, and one that tells nothing twice in a row."""
+"""Journals: one in memory, and one that drops repeated entries."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class MemoryJournal:
         self.entries: list[Entry] = []
 
     def write(self, entry: Entry) -> None:
-        """Append one entry."""
+        """Append the entry to ``entries``."""
         self.entries.append(entry)
 
     def texts(self, kind: EntryKind) -> tuple[str, ...]:
@@ -42,11 +42,11 @@ class ChangedEntries:
         self._told: dict[ChainId | None, set[_Told]] = {}
 
     def begin_cycle(self) -> None:
-        """What is said from now on belongs to the next cycle."""
+        """Later entries belong to the next cycle."""
         self._before, self._told = self._told, {}
 
     def skip(self, chain: ChainId) -> None:
-        """Nothing is said of this chain in this cycle: what was said before still holds."""
+        """Keep this chain's last entry as current: it gets no entry in this cycle."""
         self._told.setdefault(chain, set()).update(self._before.get(chain, ()))
 
     def write(self, entry: Entry) -> None:

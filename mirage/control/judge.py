@@ -1,4 +1,4 @@
-"""Whether a successor is to be submitted now: observe, ask the predictors, weigh, and write down why."""
+"""The decision whether to submit a successor now: observe, query the predictors, weigh, write the reason."""
 
 from __future__ import annotations
 
@@ -29,20 +29,19 @@ _LONGEST_NAME = 64
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """Decides for one chain at a time, and has the predictors in shadow decide as well."""
+    """Decide for one chain at a time, also by the shadow predictors, whose decisions are only recorded."""
 
     observer: Observer
     guards: Guards
     rule: DecisionRule
     journal: ChangedEntries
     between_polls: bool = False
-    """Whether it says when a submission will be due."""
+    """Whether a decision to defer says when a submission will be due."""
 
     def decide(self, record: ChainRecord, predecessor: Job | None, snapshot: Snapshot) -> Decision:
-        """The decision, written down with the prediction that led to it.
+        """Return the decision, and write it to the journal with its prediction.
 
-        Where the chain's predictor cannot be built, or what it is to see is not available, the daemon's own
-        decides.
+        If the chain's predictor cannot be built, or its required inputs are missing, the daemon's own decides.
         """
         predecessor = as_expected(record, predecessor, snapshot.time)
         bare = self._observe(record, predecessor, snapshot, Wants())
@@ -57,7 +56,7 @@ class Judge:
         except Exception as error:
             if not name:
                 raise
-            text = f"{name[:_LONGEST_NAME]}: no prediction: {error_text(error)}; the daemon's predictor answers"
+            text = f"{name[:_LONGEST_NAME]}: no prediction: {error_text(error)}; the daemon's predictor is used"
             self._write(record, bare, EntryKind.TROUBLE, text)
         return self._decide(record, predecessor, snapshot, "")
 
@@ -71,13 +70,13 @@ class Judge:
         return decision
 
     def _weigh_in_shadow(self, record: ChainRecord, observation: Observation, shadow: Guard) -> None:
-        """What only watches never changes what was decided, not by an error either."""
+        """Record a shadow decision. Neither it nor an error changes the real decision."""
         try:
             self._weigh(record, observation, shadow, EntryKind.SHADOW)
         except StoreUnavailable:
             raise
         except Exception as error:
-            text = f"{shadow.predictor.name}, in shadow: {error_text(error)}"
+            text = f"shadow predictor {shadow.predictor.name}: {error_text(error)}"
             self._write(record, observation, EntryKind.TROUBLE, text)
 
     def _observe(
@@ -89,7 +88,7 @@ class Judge:
         answer = guard.predict(observation)
         name = guard.predictor.name
         if answer.trouble:
-            text = answer.trouble if kind is EntryKind.DECISION else f"{name}, in shadow: {answer.trouble}"
+            text = answer.trouble if kind is EntryKind.DECISION else f"shadow predictor {name}: {answer.trouble}"
             self._write(record, observation, EntryKind.TROUBLE, text)
         rule = self.rule.of(record.chain)
         decision = weigh(observation, answer.prediction, rule)
@@ -108,7 +107,7 @@ class Judge:
             asked=name if answer.by != name else "",
             model=answer.model,
         )
-        if not (answer.trouble and kind is EntryKind.SHADOW):  # the fallback's answer says nothing of a shadow
+        if not (answer.trouble and kind is EntryKind.SHADOW):  # a fallback says nothing about the shadow
             self.journal.write(entry)
         return decision
 

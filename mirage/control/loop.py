@@ -52,14 +52,14 @@ if TYPE_CHECKING:
     from mirage.provisioner.limits import Permit
 
 _ANEW: Seconds = 5
-"""Seconds after which a chain is decided again at the earliest: its wait may shrink as fast as the time left."""
+"""Minimum time between two decisions of a chain, s: its wait may shrink as fast as the time left."""
 
 
 class ControlLoop:
-    """Keeps every stored chain supplied with links.
+    """Keep every stored chain supplied with links.
 
-    Keeps no state of its own but the last snapshot and the end of the last break in its answers; ``status`` shows
-    the last cycle to other threads, and before the first one the chains as they are stored.
+    The only state in memory is the last snapshot and the time since which the cluster answers. ``status`` shows
+    other threads the last cycle, and before the first one the stored chains.
     """
 
     def __init__(self, outside: Outside, guards: Guards, policy: Policy) -> None:
@@ -89,11 +89,11 @@ class ControlLoop:
         self._last = Snapshot.unseen(now)
         self._held: HeldJobs | None = None
         self._contact: Seconds = 0
-        # The first look may hang, and people ask for their chains meanwhile.
+        # The first poll may hang, and users list their chains meanwhile.
         self.status = self._as_stored("no cycle yet")
 
     def stand_by(self, sentence: str) -> None:
-        """Show the chains as they are stored, and why there is no cycle. Raises ``StoreUnavailable``."""
+        """Show the stored chains and why there is no cycle. Raises ``StoreUnavailable``."""
         self.status = self._as_stored(sentence).explaining_all()
 
     def _as_stored(self, sentence: str) -> Status:
@@ -106,13 +106,13 @@ class ControlLoop:
         self.status = self.status.having(self._chains.load())
 
     def run(self, ticks: Ticks, finished: Callable[[], bool] = lambda: False) -> None:
-        """Cycle until ``ticks`` ends or ``finished()``; for replays, where an error of one chain ends it all."""
+        """Cycle until ``ticks`` ends or ``finished()``; for replays, where an error of one chain ends the run."""
         cycle = faultless(self.cycle())
         while not finished() and ticks.wait(cycle.wake, cycle.deciding):
             cycle = faultless(self.cycle())
 
     def reconfigure(self, guards: Guards, policy: Policy) -> None:
-        """Decide otherwise from the next cycle on; to be called between cycles."""
+        """Use other predictors and settings from the next cycle on; to be called between cycles."""
         self._guards, self._policy = guards, policy
         self._turns = Turns(policy.decision_seconds)
         self._judge = replace(self._judge, guards=guards, rule=policy.rule, between_polls=policy.between_polls)
@@ -122,7 +122,7 @@ class ControlLoop:
         self._appraiser = replace(self._appraiser, guards=guards)
 
     def foresee(self, question: Question, alive: Callable[[], None]) -> Foresight:
-        """What the predictors say of a job that nobody has submitted; to be called between cycles.
+        """Return the predictions for a job that is not submitted; to be called between cycles.
 
         Raises ``ClusterUnavailable``.
         """
@@ -130,14 +130,14 @@ class ControlLoop:
         return self._foreteller.foresee(question, self._last, self._guards, alive)
 
     def cycle(self) -> Cycle:
-        """Look once, then attend to each chain; returns the sentence that explains what was done.
+        """Poll once, then process each chain; return the cycle with the reason of what it did.
 
-        1. obey commands           4. make way, steer    7. decide
-        2. freeze the world        5. observe            8. obtain a permit, store the intent, submit
-        3. note what happened      6. predict            9. write it down
+        1. apply commands          4. handovers, releases   7. decide
+        2. take the snapshot       5. observe               8. obtain a permit, store the intent, submit
+        3. note what happened      6. predict               9. write the journal
 
-        5 to 7 are the ``Judge``'s. An error in one chain, or in one command, ends that turn alone. A store that
-        is away concerns all of them: it is raised when all have had their turn.
+        Steps 5 to 7 belong to ``Judge``. An error in one chain or command ends only that chain's turn. A database
+        that does not answer concerns all chains: the error is raised after all of them had their turn.
         """
         now = self._outside.clock.now()
         self._journal.begin_cycle()
@@ -162,7 +162,7 @@ class ControlLoop:
         return cycle
 
     def _attend_all(self, snapshot: Snapshot, now: Seconds) -> tuple[dict[ChainId, Cycle], list[StoreUnavailable]]:
-        """Every chain gets its turn, also after one that failed; and what keeps all of them from being stored."""
+        """Process every chain, also after one that failed; return the cycles and the errors of the database."""
         attended: dict[ChainId, Cycle] = {}
         unsaved: list[StoreUnavailable] = []
         tagged = TaggedJobs(snapshot)
@@ -173,7 +173,7 @@ class ControlLoop:
                     attended[chain_id] = self._left_out(record, now)
                 continue
             try:
-                record = self._hands.correct(record, now)  # noqa: PLW2901 - the one of before is wrong
+                record = self._hands.correct(record, now)  # noqa: PLW2901 - the former record is wrong
                 if record.over and not snapshot.stale and self._held is not None:
                     self._hands.cancel_stock(record, self._held.of(record.chain), now)
                 if record.over and not record.live:
@@ -191,11 +191,12 @@ class ControlLoop:
 
     def _left_out(self, record: ChainRecord, now: Seconds) -> Cycle:
         self._journal.skip(record.chain.chain_id)
-        sentence = f"hold: decided in a later cycle; other chains of {record.chain.owner} took its share"
+        owner = record.chain.owner
+        sentence = f"hold: decided in a later cycle; other chains of {owner} used this cycle's decision time"
         return Cycle(sentence, next_due(record, now, self._policy.settle), deciding=True)
 
     def _failed(self, record: ChainRecord, fault: Fault, now: Seconds) -> Cycle:
-        """The turn of a chain that ended in an error; the journal says it once."""
+        """Return the cycle of a chain whose turn failed; the journal has the error once."""
         self._hands.write(record, now, EntryKind.TROUBLE, fault.text)
         return Cycle(f"hold: {fault.text}", NEVER, deciding=True, faults=(fault,))
 
@@ -224,7 +225,7 @@ class ControlLoop:
     def _supply(self, record: ChainRecord, snapshot: Snapshot, now: Seconds) -> Cycle:
         match machine.need(record, now, self._policy.settle, self._contact):
             case machine.Bid() | machine.Successor() if not heldlinks.has_next(record, self._held):
-                text = f"hold: link {record.next_index} has no held job that could be released"
+                text = f"hold: link {record.next_index} has no held job to release"
                 return self._explain(record, now, text, deciding=True)
             case machine.Rest(reason, because):
                 link = record.waiting
@@ -233,7 +234,7 @@ class ControlLoop:
                 text = pending.resting(reason, because, _job(record, link, snapshot))
                 return self._explain(record, now, text, deciding=False)
             case machine.Resubmit(link) if now < self._permits.next_try():
-                text = f"hold: link {link.index} was sent, the cluster does not show it; protected mode"
+                text = f"hold: Slurm does not show link {link.index}, which was submitted; protected mode"
                 return self._explain(record, now, text, deciding=True)
             case machine.Resubmit(link):
                 return self._resubmit(record, link, snapshot, now)
@@ -249,9 +250,9 @@ class ControlLoop:
     def _consider(
         self, record: ChainRecord, predecessor: Link | None, snapshot: Snapshot, now: Seconds, loose: str = ""
     ) -> Cycle:
-        """Submit when the predictor says so; ``loose``: why no pin would keep the link back."""
+        """Submit when the predictor says so; ``loose``: why the link cannot be pinned."""
         decision = self._judge.decide(record, _job(record, predecessor, snapshot), snapshot)
-        instead = f"; no pin would keep it back: {loose}" if loose else ""
+        instead = f"; it cannot be pinned: {loose}" if loose else ""
         if isinstance(decision, Hold):
             sentence = f"hold: {decision.reason}{instead}"
             due = min(next_due(record, now, self._policy.settle), max(decision.until, now + _ANEW))
@@ -259,14 +260,14 @@ class ControlLoop:
         return self._plan(record, f"{decision.reason}{instead}", now, unpinned=bool(loose))
 
     def _bid(self, record: ChainRecord, predecessor: Link, snapshot: Snapshot, now: Seconds) -> Cycle:
-        """Submit the successor held; where a pin would not do that, by a dependency, or when it is time."""
+        """Submit the successor held; if it cannot be pinned, with a dependency, or when the predictor says so."""
         job = _job(record, predecessor, snapshot)
         loose = self._pins.why_not(record, predecessor, job, released=self._held is not None)
         loose = loose or heldlinks.why_unbound(record, self._held)
         if not loose:
             return self._plan(record, steering.spoken(record.chain, predecessor.index), now, job)
         if record.chain.one_writer:
-            reason = f"it waits for the end of link {predecessor.index}; no pin would keep it back: {loose}"
+            reason = f"it waits for the end of link {predecessor.index}; it cannot be pinned: {loose}"
             return self._plan(record, reason, now, unpinned=True)
         return self._consider(record, predecessor, snapshot, now, loose)
 
@@ -288,12 +289,12 @@ class ControlLoop:
         if not granted.granted:
             return self._refrain(record, granted, now)
         record, link = machine.plan(record, reason, now)
-        # What Mirage has not held it never lets go: nodes that it is bound to are those that its owner names.
+        # Mirage releases only what it has held: other required nodes are those that the owner names.
         unpinned = unpinned or (behind is None and record.chain.method is not Steering.OFF)
         return self._sent(self._hands.send(record, replace(link, unpinned=unpinned), now, behind), now)
 
     def _steer(self, record: ChainRecord, job: Job, predecessor: Job | None, now: Seconds) -> Cycle:
-        """Hold the successor ``job`` back or let it go, where it is not as it should be."""
+        """Hold or release the successor ``job`` if it is not in the required state."""
         if pending.held_by_admin(job):
             text = pending.with_reason(f"job {job.job_id} waits until it is released", job)
             return self._explain(record, now, text, deciding=True)
@@ -310,10 +311,10 @@ class ControlLoop:
         told = pending.with_reason(text, job) if ours else pending.resting(text, "", job)
         return self._explain(record, now, told, deciding=True)
 
-    # 2. freeze the world
+    # 2. take the snapshot
 
     def _freeze(self, now: Seconds) -> Snapshot:
-        """The snapshot of this cycle; when the cluster does not answer the last one, marked stale."""
+        """Return the snapshot of this cycle; if the cluster does not answer, the last one, marked stale."""
         records = self._chains.load()
         expected, known = expected_jobs(records), identities(records, released=self._held is not None)
         last, wants = self._last, self._guards.wants
@@ -335,7 +336,7 @@ class ControlLoop:
     # 3. note what happened
 
     def _catch_up(self, record: ChainRecord, snapshot: Snapshot, now: Seconds) -> ChainRecord:
-        """The record brought up to the snapshot, stored when it changed."""
+        """Return the record updated from the snapshot; store it if it changed."""
         events = sightings(record, snapshot, self._files.done(record))
         before, known = record, len(record.handovers())
         record = as_seen(machine.apply_all(record, events, now), snapshot)
@@ -347,7 +348,7 @@ class ControlLoop:
         entries = [told(record, now, EntryKind.EVENT, str(each), getattr(each, "index", 0)) for each in events]
         for link, outcome in record.handovers()[known:]:
             text = f"interruption {outcome.interruption} s, overlap {outcome.overlap} s"
-            text += f", saved about {outcome.saved.p50} s" if outcome.saved is not None else ""
+            text += f", about {outcome.saved.p50} s saved" if outcome.saved is not None else ""
             entry = told(record, now, EntryKind.OUTCOME, text, link.index)
             entries.append(replace(entry, outcome=outcome))
         self._chains.save(record, *entries)
@@ -359,7 +360,7 @@ class ControlLoop:
         reasons = filter(None, (rejections.rejection_text(record), granted.reason))
         return self._explain(record, now, f"hold: {'; '.join(reasons)}", deciding=True)
 
-    # 9. write it down
+    # 9. write the journal
 
     def _explain(self, record: ChainRecord, now: Seconds, text: str, *, deciding: bool) -> Cycle:
         self._hands.write(record, now, EntryKind.DECISION, text)

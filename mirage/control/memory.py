@@ -48,6 +48,6 @@ class NoFiles:
         del wanted, anew
 
     def state(self, file: WatchedFile) -> FileState:
-        """Never there."""
+        """Report every file as absent."""
         del file
         return FileState(Presence.ABSENT)

@@ -1,4 +1,4 @@
-"""Predictors that users name: built outside the loop's thread, within bounds, and replaced where there is none."""
+"""Predictors that users name: built outside the loop's thread, bounded in number, with a fallback."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from mirage.ports import Predictor
 
 MOST, MOST_ENSEMBLES = 16, 8
-"""Predictors with models that are kept at once, and ensembles."""
+"""Maximum number of predictors with models in memory, and of ensembles."""
 _SHARE = 4
-"""A user has at most one in so many of these places."""
+"""A user may have at most this fraction (1 / N) of these places."""
 MOST_PLAIN = 64
-"""Predictors that are a number with a name; any other is built again where it is wanted."""
+"""Maximum number of cached predictors that are only a number with a name; others are built when needed."""
 _MOST_FAILED = 256
 _IDLE = 3_600.0
-"""Seconds after which a predictor that was not asked makes room for another."""
+"""Seconds after which an unused predictor may be dropped for another."""
 _RETRY = 300.0
 _LONGEST = 400
 """Characters of an error that the journal quotes."""
@@ -83,7 +83,7 @@ class _Failed:
 
 
 class NamedGuards:
-    """Guards of the predictors that chains and questions name. Any thread."""
+    """Guards of the predictors that chains and prediction requests name. Any thread."""
 
     def __init__(
         self,
@@ -104,16 +104,16 @@ class NamedGuards:
         self._failed: dict[str, _Failed] = {}
 
     def of(self, name: str, asker: Asker = NOBODY) -> Guard:
-        """Its guard. Never waits or raises: until it is built, and where it cannot be, the fallback answers."""
+        """Return its guard. Never waits or raises: without a built predictor, the fallback predicts."""
         try:
             with self._lock:
                 found = self._ready(name, asker)
         except Exception as error:
             return self._absent(name, str(error)[:_LONGEST])
-        return found or self._absent(name, f"{name} is not built yet")
+        return found or self._absent(name, f"{name} is still being loaded")
 
     def check(self, name: str) -> None:
-        """Raise what is known to be wrong with the name. Never waits."""
+        """Raise the known error of this name, if any. Never waits."""
         check_name(name)
         with self._lock:
             if name in self._failed:
@@ -122,9 +122,9 @@ class NamedGuards:
                 self._plain_guard(name)
 
     def prepare(self, name: str, seconds: float, asker: Asker = NOBODY) -> Guard:
-        """Its guard once it is built; one that takes longer is built on. Not for the loop's thread in a cycle.
+        """Return its guard once it is built; after ``seconds`` the build continues. Not for the loop's thread.
 
-        Raises what is wrong with the name or with its model: ``PluginNotFound``, ``ConfigError``.
+        Raises ``PluginNotFound`` or ``ConfigError`` for a wrong name or model.
         """
         until = time.monotonic() + seconds
         with self._lock:
@@ -140,7 +140,7 @@ class NamedGuards:
 
     @property
     def wants(self) -> Wants:
-        """What any of them wants that was asked recently."""
+        """Inputs that the recently used predictors require."""
         with self._lock:
             self._forget_idle()
             built = [each.guard.wants for each in self._built.values() if each.guard is not None]
@@ -191,8 +191,8 @@ class NamedGuards:
         if len(own) >= most // _SHARE:
             asked = [each for each in own if asker.user not in alike[each].chains]
             if not asked:
-                problem = f"chains of {asker.user} use {len(own)} other predictors of this kind, which is the most"
-                raise ConfigError(f"predictor {name!r}", f"{problem}; name one of these, or none")
+                problem = f"chains of {asker.user} use {len(own)} other predictors of this kind, the maximum"
+                raise ConfigError(f"predictor {name!r}", f"{problem}; choose one of these, or omit --predictor")
             given = self._idlest(asked)
             del alike[given].questions[asker.user]
             if not alike[given].users:
@@ -200,14 +200,12 @@ class NamedGuards:
         if len(alike) >= most:
             least = self._giving_way(alike, asker)
             if least is None:
-                problem = (
-                    f"chains use {most} other predictors of this kind; name one of the configuration, or none"
-                )
-                raise ConfigError(f"predictor {name!r}", problem)
+                problem = f"chains use {most} other predictors of this kind, the maximum"
+                raise ConfigError(f"predictor {name!r}", f"{problem}; choose a configured predictor")
             del self._built[least]
 
     def _giving_way(self, alike: dict[str, _Built], asker: Asker) -> str | None:
-        """What is kept for questions alone goes first, then what those keep who have the most."""
+        """Choose the predictor to drop: first one kept only for requests, then one of the user with the most."""
         count = Counter(user for built in alike.values() for user in built.users)
         asked = [name for name, built in alike.items() if not built.chains]
         if asked and not asker.question:

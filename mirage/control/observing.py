@@ -26,7 +26,7 @@ _NO_STANDING = Standing()
 
 @dataclass(frozen=True, slots=True)
 class Observer:
-    """Puts observations together; asks only for what is wanted."""
+    """Builds observations; queries only the required inputs."""
 
     waits: WaitHistory
     estimator: StartEstimator
@@ -34,7 +34,7 @@ class Observer:
     standings: Standings | None = None
     windows: QueueWindows = field(default_factory=QueueWindows)
     budget: PlanBudget | None = None
-    """How often Slurm is asked for its plan; ``None``: at each observation that wants it."""
+    """Query budget for Slurm's planned starts; ``None``: query at each observation that requires one."""
     _plans: StartPlans = field(init=False)
     _accounts: LinkAccounts = field(init=False, default_factory=LinkAccounts)
 

@@ -49,7 +49,7 @@ class Outside:
     sharing: NodeSharing | None = None
     restored: RestoredDatabase | None = None
     windows: QueueWindows = field(default_factory=QueueWindows)
-    """What is known of the queue's last day already."""
+    """The summaries of the queue's last day so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +61,13 @@ class Policy:
     quotas: Quotas = field(default_factory=Quotas)
     """What one user may have stored here."""
     settle: Seconds = 120
-    """After so many seconds a link that was sent and that no snapshot shows is sent again."""
+    """Submission grace period, s: a submitted link that no snapshot shows by then is submitted again."""
     decision_seconds: float | None = None
     """Real seconds of a cycle for the decisions of all owners; see ``Turns``. ``None``: no bound."""
     plans: PlanBudget | None = None
-    """How often Slurm is asked for its plan; ``None``: for each decision that wants it. Set for good."""
+    """Query budget for Slurm's planned starts; ``None``: query for each decision. Fixed at start."""
     clock_slack: Seconds = 60
-    """By how much this clock and Slurm's may differ without a word. Set for good."""
+    """Tolerated difference between this clock and Slurm's, s. Fixed at start."""
     between_polls: bool = False
     """Whether a cycle comes when a forecast says that a submission is due. Replays decide at their ticks alone."""
     appraise: Seconds = 0

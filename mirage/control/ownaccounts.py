@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class LinkAccounts:
-    """Read off the snapshots, once each and only when asked; what is known of a link stays while it is there."""
+    """Accounts read from the snapshots, once each and on demand; a link's account stays known while it exists."""
 
     def __init__(self) -> None:
         self._seen = Snapshot.unseen(0)

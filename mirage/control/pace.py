@@ -1,4 +1,4 @@
-"""How often the cluster is asked: the interval, its jitter, and how it stretches while Slurm is slow."""
+"""The poll interval: its jitter, and how it grows while Slurm is slow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Pacing:
 
     interval: Seconds = 60
     jitter: float = 0.1
-    """Each interval is longer or shorter by up to this part of it, so that daemons do not ask in step."""
+    """Each interval varies by up to this fraction, so that daemons do not poll at the same time."""
     longest: Seconds = 600
     slow: float = 5.0
     """Real seconds after which an answer counts as slow."""
@@ -47,7 +47,7 @@ class Pace:
         return self._interval * (1 + self.pacing.jitter)
 
     def answered(self, seconds: float) -> None:
-        """A cycle's questions took so long (real seconds)."""
+        """Note how long a cycle's queries took, in real seconds."""
         self._step(seconds > self.pacing.slow)
 
     def trouble(self) -> None:

@@ -30,7 +30,7 @@ class Permits:
     chains: CountedChains
     limits: Limits
     _known: tuple[tuple[Tally, int, Limits], Protection | None] | None = None
-    """Whether protected mode is on, and of which state that was said."""
+    """Whether protected mode is on, and the state for which that was computed."""
 
     def obtain(self, record: ChainRecord, now: Seconds) -> Permit:
         """Whether another link of this chain may be submitted."""
@@ -58,7 +58,7 @@ class Permits:
         return _next_try(self.protection())
 
     def back_end_lost(self, record: ChainRecord, link: Link, error: str, now: Seconds) -> ChainRecord:
-        """The record after a submission that the backend did not survive; paused where that is its own fault."""
+        """Return the record after a submission that ended the backend; paused if the chain caused it."""
         return rejections.back_end_lost(record, link, error, self.chains.tally.last_accepted(), now)
 
     def rejected(self, record: ChainRecord, index: int, error: SubmissionRejected) -> LinkRefused:

@@ -30,9 +30,9 @@ class Pins:
     _told: dict[ChainId, tuple[JobId, str]] = field(default_factory=dict)
 
     def why_not(self, record: ChainRecord, predecessor: Link, job: Job | None, *, released: bool = False) -> str:
-        """Why a pin would not keep the successor back; empty where it does, and without steering by pin.
+        """Return why the successor cannot be pinned; empty if it can be, or without the method pin.
 
-        ``released``: links are not submitted here, but held jobs that are let go.
+        ``released``: links are held jobs that Mirage releases, not submissions of its own.
         """
         if record.chain.method is not Steering.PIN:
             return ""
@@ -54,7 +54,7 @@ class Pins:
 
     def rejected(self, record: ChainRecord, predecessor: Job, why: str) -> None:
         """Remember that Slurm takes no successor that is bound to these nodes, as ``why`` says."""
-        self._tell(record.chain.chain_id, predecessor.job_id, f"Slurm rejects it: {why}")
+        self._tell(record.chain.chain_id, predecessor.job_id, f"Slurm rejects the pinned job: {why}")
 
     def _tell(self, chain_id: ChainId, job_id: JobId, why: str) -> None:
         if len(self._told) >= _MOST_TOLD:
@@ -72,17 +72,17 @@ class Pins:
 
     def _asked(self, job: Job, *, spreads: bool) -> str:
         if self.source is None:
-            return "whether its nodes are shared cannot be asked here"
+            return "this backend cannot report whether its nodes are shared"
         try:
             return self.source.why_shared(job, spreads=spreads)
         except MirageError as error:
-            return f"whether its nodes are shared is not known: {error}"
+            return f"cannot determine whether its nodes are shared: {error}"
 
 
 def _cannot_look(chain: Chain, request: JobRequest, *, released: bool = False) -> str:
-    """Why a link of one writer could not see, as it starts, how its predecessor stands; empty: it can.
+    """Return why a link of one writer cannot check its predecessor's state as it starts; empty: it can.
 
-    A pin does not keep it back while that one is suspended, nor after it has finished the work.
+    A pin does not hold it while the predecessor is suspended, nor after that has finished the work.
     """
     batch = request.batch
     if batch is None or not chain.one_writer:
@@ -95,4 +95,4 @@ def _cannot_look(chain: Chain, request: JobRequest, *, released: bool = False) -
 def _named_nodes(request: JobRequest) -> str:
     if not names_nodes(request):
         return ""
-    return "the job asks for nodes by name, and Slurm keeps one list of nodes for a job"
+    return "the job requests nodes by name, and Slurm keeps only one node list per job"

@@ -1,7 +1,7 @@
-"""Questions to the predictors, which belong to the loop: answered by its thread while it waits for the next cycle.
+"""Prediction requests of users: the loop's thread answers them while it waits for the next cycle.
 
-A question never takes the place of a decision: commands and cycles come first, and between two looks at the clock
-one question is answered.
+A request never displaces a decision: commands and cycles come first, and between two checks of the clock one
+request is answered.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from mirage.domain.snapshot import Snapshot
 
 MOST_WAITING = 32
-"""Questions; each may cost a budget for each predictor."""
+"""Maximum number of queued requests; each may cost the time budget of each predictor."""
 
 
 MOST_OF_ONE = 8
-"""Questions about jobs of one user; the rest of the places are for others."""
+"""Maximum number of queued requests about jobs of one user; the other places are for other users."""
 
 
 class TooManyQuestions(MirageError):
-    """So many wait for an answer that another one would wait too long."""
+    """The queue of prediction requests is full."""
 
 
 class Role(StrEnum):
@@ -58,9 +58,11 @@ class Question:
 
     request: JobRequest
     named: Guard | None = None
-    """A predictor to be asked next to those in charge and in shadow, used for nothing but questions."""
+    """An additional predictor, used only for this request."""
     only_charge: bool = False
-    """The one in charge will do."""
+
+
+"""Use only the active predictor, not the shadow predictors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ class Foresight:
     """The snapshot's, on which all of it rests."""
     stale_since: Seconds
     planned_start: PlannedStart
-    """Slurm's own plan for such a job, where a predictor wanted it, or why there is none."""
+    """Slurm's planned start of such a job, if a predictor requires it, or why there is none."""
     said: tuple[Said, ...]
     partition: str = ""
     """Where such a job would run; empty: that is not known."""
@@ -100,7 +102,7 @@ class QuestionDesk:
         self._lock = threading.Lock()
 
     def ask(self, question: Question) -> Future[Foresight]:
-        """The promise of an answer, shared with all who ask the same; nobody may cancel it.
+        """Return a future, shared by all callers with an equal request; do not cancel it.
 
         Raises ``TooManyQuestions``.
         """
@@ -110,36 +112,36 @@ class QuestionDesk:
                 return known
             user, count = question.request.user, Counter(other.request.user for other in self._waiting)
             if count[user] >= MOST_OF_ONE:
-                raise TooManyQuestions(
-                    f"{MOST_OF_ONE} questions of {user} wait for the predictors; ask again later"
-                )
+                raise TooManyQuestions(f"{MOST_OF_ONE} prediction requests of {user} are queued; retry later")
             displaced = self._make_room(count, user) if len(self._waiting) >= MOST_WAITING else None
             promise = self._waiting[question] = Future[Foresight]()
         if displaced is not None:
-            displaced.set_exception(TooManyQuestions("other users ask too: ask again later, or less at once"))
+            displaced.set_exception(
+                TooManyQuestions("other users have prediction requests too; retry later, with fewer of them")
+            )
         self._nudge()
         return promise
 
     def _make_room(self, count: Counter[str], user: str) -> Future[Foresight]:
-        """The promise that gives way: of the user with most, who has others that wait longer.
+        """Remove the newest request of the user with the most, and return its future.
 
         Raises ``TooManyQuestions``.
         """
         heaviest = find_displaced(count, user)
         if heaviest is None:
-            raise TooManyQuestions(f"{len(self._waiting)} questions wait for the predictors; ask again later")
+            raise TooManyQuestions(f"{len(self._waiting)} prediction requests are queued; retry later")
         newest = next(other for other in reversed(self._waiting) if other.request.user == heaviest)
         return self._waiting.pop(newest)
 
     def answer(self, foresee: Callable[[Question], Foresight]) -> bool:
-        """Answer the question that has waited longest, if there is one; whether there was."""
+        """Answer the request that has waited longest; return whether there was one."""
         with self._lock:
             question = next(iter(self._waiting), None)
         if question is None:
             return False
         try:
             result: Foresight | Exception = foresee(question)
-        except Exception as error:  # whoever asked is told; the loop continues
+        except Exception as error:  # the caller gets the error; the loop continues
             result = error
         with self._lock:
             promise = self._waiting.pop(question)
@@ -150,15 +152,15 @@ class QuestionDesk:
         return True
 
     def close(self) -> None:
-        """Nobody will answer any more."""
+        """Fail all waiting requests: the loop has ended."""
         with self._lock:
             left, self._waiting = list(self._waiting.values()), {}
         for promise in left:
-            promise.set_exception(MirageError("the daemon ends; ask again once it is back"))
+            promise.set_exception(MirageError("the daemon is stopping; retry once it runs again"))
 
 
 class Foreteller:
-    """Asks the predictors about jobs that nobody has submitted; remembers what they said of the last snapshot."""
+    """Predict starts of jobs that are not submitted; results for the last snapshot are cached."""
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
@@ -168,12 +170,12 @@ class Foreteller:
     def foresee(
         self, question: Question, snapshot: Snapshot, guards: Guards, alive: Callable[[], None]
     ) -> Foresight:
-        """What ``question`` asks for, as things stood in ``snapshot``; ``alive`` is called between predictors.
+        """Return the predictions for ``question`` from ``snapshot``; call ``alive`` between predictors.
 
-        Raises ``ClusterUnavailable`` where the cluster has not answered yet.
+        Raises ``ClusterUnavailable`` if the cluster has not answered yet.
         """
         if snapshot.stale and snapshot.stale_since == snapshot.time and not snapshot.partitions:
-            raise ClusterUnavailable("the cluster has not answered yet; ask again in a minute")
+            raise ClusterUnavailable("the cluster has not answered yet; retry in a minute")
         if self._seen is None or self._seen[0] is not snapshot or self._seen[1] is not guards:
             self._seen, self._known = (snapshot, guards), {}
         if question not in self._known:
@@ -205,7 +207,7 @@ def _asked(question: Question, guards: Guards) -> Iterator[tuple[Guard, Role]]:
 
 
 def _said(guard: Guard, role: Role, observation: Observation) -> Iterator[Said]:
-    """Its answer, and that of the fallback by which a decision would be made where it has failed."""
+    """Yield its reply and, if it failed, that of the fallback that would decide."""
     name, answer = guard.predictor.name, guard.predict(observation)
     if not answer.trouble:
         yield _reply(name, role, answer.prediction)
@@ -218,12 +220,12 @@ def _said(guard: Guard, role: Role, observation: Observation) -> Iterator[Said]:
 
 
 def _reply(name: str, role: Role, prediction: Prediction) -> Said:
-    """Scores and rules say nothing where there is nothing to hand over."""
+    """Return a reply; scores and rules have no meaning for a job without a predecessor."""
     if not isinstance(prediction, ActionScores):
         return Said(name, role, None if prediction.rule else prediction, prediction.rule)
     if prediction.forecast is not None:
         return Said(name, role, prediction.forecast)
-    return Said(name, role, None, "it scores submitting against holding at a handover and predicts no start")
+    return Said(name, role, None, "it scores the actions submit and hold at a handover and predicts no start")
 
 
 def _stale_since(snapshot: Snapshot) -> Seconds:

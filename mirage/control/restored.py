@@ -46,7 +46,7 @@ class RestoredDatabase:
         self._asked = 0.0
 
     def answered(self, past: PastLinks | None, keeps_comments: bool | None, asked: float) -> None:
-        """All of accounting's answer; ``None``: it cannot tell. Any thread.
+        """Accounting's complete answer; ``None``: accounting has none. Any thread.
 
         ``asked``: when, by ``time.monotonic``.
         """
@@ -54,7 +54,7 @@ class RestoredDatabase:
         self._answer = past, keeps_comments
 
     def not_answered(self, trouble: str) -> bool:
-        """Why the chains wait on; whether that is new. Any thread."""
+        """Note why the chains still wait; return whether the reason is new. Any thread."""
         changed, self._trouble = trouble != self._trouble, trouble
         return changed
 
@@ -73,7 +73,7 @@ class RestoredDatabase:
 
 
 class RestoredChains:
-    """Brings each chain up to what Slurm shows before anything is decided about it. For the loop's thread."""
+    """Update each chain to what Slurm shows before anything is decided about it. For the loop's thread."""
 
     def __init__(self, database: RestoredDatabase | None, store: ChainStore) -> None:
         self._database = database
@@ -84,7 +84,7 @@ class RestoredChains:
         self._paused = 0
 
     def bring_up(self, record: ChainRecord, snapshot: Snapshot, now: Seconds) -> tuple[ChainRecord, str]:
-        """The record as it is to be decided about, and why that has to wait; empty: it has not.
+        """Return the updated record, and why its decision has to wait; empty: it need not.
 
         Raises ``StoreUnavailable``.
         """
@@ -94,7 +94,7 @@ class RestoredChains:
         if (past := self._known(database)) is None:
             return record, database.reason
         if unknown := [link.index for link in record.live if link.tag in snapshot.unaccounted]:
-            why = f"link {unknown[0]} has left the queue and accounting cannot tell how it ended"
+            why = f"link {unknown[0]} has left the queue, and accounting does not show how it ended"
             return record, f"the database was restored; {why}"
         brought = bring_up(record, snapshot, past, database.since, now)
         if brought.record != record:
@@ -110,7 +110,7 @@ class RestoredChains:
         return brought.record, ""
 
     def finish(self) -> None:
-        """Store that it is over, once no chain waits any more. Raises ``StoreUnavailable``."""
+        """Store that the comparison is complete, once no chain waits for it. Raises ``StoreUnavailable``."""
         database = self._database
         if database is None or not database.open or (past := self._known(database)) is None:
             return

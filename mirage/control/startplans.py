@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PlanBudget:
-    """How often Slurm is asked; a question costs slurmctld two RPCs and a job ID."""
+    """How often Slurm is queried for a planned start; each query costs slurmctld two RPCs and a job ID."""
 
     per_cycle: int = 1
-    """Questions in one cycle at most, those of people between two cycles included."""
+    """Maximum number of queries per cycle, including users' requests between two cycles."""
     period: Seconds = 600
-    """For so long an answer holds for its class."""
+    """Seconds for which an answer is valid for its class."""
     kept: Seconds = 3_600
-    """So old an answer is still used while its class waits for its turn."""
+    """Maximum age of an answer that is used while its class waits for its turn, s."""
 
 
 class StartPlans:
-    """Asks ``estimator`` for each class of requests at most once in a period, and no more than the budget allows.
+    """Queries ``estimator`` for each class of requests at most once per period and within the budget.
 
-    A class is what ``sbatch`` is told, without the job's name and script: owner, partition, nodes, limit, account,
-    QOS, GRES, options. Without a budget every request is asked about: simulations cost nobody anything.
-    Of the loop's thread alone.
+    A class is all that ``sbatch`` gets except the job's name and script: owner, partition, nodes, time limit,
+    account, QOS, GRES, options. Without a budget every request is queried, as in simulations.
+    For the loop's thread alone.
     """
 
     def __init__(self, estimator: StartEstimator, budget: PlanBudget | None = None) -> None:
@@ -40,7 +40,7 @@ class StartPlans:
         self._budget = budget
         self._plans: dict[JobRequest, PlannedStart] = {}
         self._wanted: dict[JobRequest, None] = {}
-        """Classes asked about since the last cycle began."""
+        """Classes queried since the last cycle began."""
         self._due: set[JobRequest] = set()
         """Those whose turn it is in this cycle."""
         self._left = 0 if budget is None else budget.per_cycle
@@ -58,9 +58,9 @@ class StartPlans:
         self._wanted = {}
 
     def of(self, request: JobRequest, now: Seconds, *, queued: bool = True) -> PlannedStart:
-        """The plan for such a job, as old as the budget makes it; why there is none.
+        """Return the planned start of such a job, as old as the budget allows, or why there is none.
 
-        Only what is ``queued`` gets a turn in a later cycle: people's questions do not delay those of chains.
+        Only a ``queued`` request gets a turn in a later cycle: users' requests do not delay those of chains.
         """
         if self._budget is None:
             return self._ask(request, now)
@@ -70,7 +70,7 @@ class StartPlans:
         if not _holds(self._known(kind), now, self._budget.period) and self._may_ask(kind):
             self._plans[kind] = plan = self._ask(request, now)
             self._due.discard(kind)
-            self._left -= plan.status is not PlanStatus.NOT_PERMITTED  # nobody was asked
+            self._left -= plan.status is not PlanStatus.NOT_PERMITTED  # Slurm was not queried
         return self._known(kind)
 
     def _may_ask(self, kind: JobRequest) -> bool:

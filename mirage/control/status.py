@@ -40,9 +40,9 @@ class Status:
     decided: Mapping[str, float] = field(default_factory=dict)
     """By owner: real seconds from the start of the cycle until the last of the owner's chains was decided."""
     asked: bool = True
-    """Whether this process has asked the cluster: not while it stands by, nor before its first cycle."""
+    """Whether this process has polled the cluster: not as a standby, nor before its first cycle."""
     unready: frozenset[ChainId] = frozenset()
-    """Chains whose links say when they are ready, and whose last running one has not."""
+    """Chains whose links report when they are ready, and whose last running link has not."""
     problem: str = ""
     """Why the cycle failed, so that nothing is decided; empty: it did not."""
     held: HeldJobs | None = field(init=False)
@@ -53,7 +53,7 @@ class Status:
         object.__setattr__(self, "held", None if stock is None else HeldJobs(stock))
 
     def asking(self) -> Status:
-        """This one, from the first question to the cluster on."""
+        """The same status, marked as having polled the cluster."""
         return self if self.asked else replace(self, asked=True)
 
     def having(self, chains: tuple[ChainRecord, ...]) -> Status:
@@ -63,7 +63,7 @@ class Status:
     def check_asked(self) -> None:
         """Raise ``ClusterUnavailable`` where this process has not asked the cluster."""
         if not self.asked:
-            raise ClusterUnavailable(f"this daemon has not asked the cluster: {self.sentence}")
+            raise ClusterUnavailable(f"this daemon has not polled the cluster: {self.sentence}")
 
     def explaining_all(self) -> Status:
         """The same, its sentence that of each chain that is not over."""
@@ -76,7 +76,7 @@ class Status:
 
     @property
     def known_until(self) -> Seconds:
-        """Up to when the cluster is known: what lasts is told up to then, not beyond."""
+        """Time up to which the state of the cluster is known; durations are reported up to then."""
         return self.time if self.stale_since == ABSENT else self.stale_since
 
     @property

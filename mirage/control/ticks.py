@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class SteppedTime(Protocol):
-    """A clock that moves when told, and says when a link of ours has changed."""
+    """A clock that the caller moves, and that reports when one of our links has changed."""
 
     def now(self) -> Seconds:
         """Seconds since the Unix epoch."""

@@ -60,7 +60,7 @@ class Turns:
                 self.decided[owner] = ended - self._began
 
     def _granted(self, owner: str, used: float, owners: int, unfinished: int) -> bool:
-        """Within its share; or no other owner who is not finished would be kept from its own share."""
+        """Whether the owner is within its share, or no unfinished owner would lose its share."""
         if self.seconds is None:
             return True
         share = self.seconds / owners

@@ -24,7 +24,7 @@ class WakeBudget:
         """Of buckets that are not full: the level, and when it was that."""
 
     def delay(self, users: Collection[str]) -> float:
-        """Return the seconds until one of ``users`` may bring on a cycle; infinite where there are none."""
+        """Return the seconds until a command of one of ``users`` may start a cycle; infinite without users."""
         levels = [self._level(user) for user in users]
         return max(0.0, 1 - max(levels)) * self.every if levels else math.inf
 

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from mirage.domain.job import Seconds
 
 NOTICED_JUMP = 5.0
-"""Seconds by which the clock may be corrected without a word."""
+"""Tolerated difference of the clocks, s: a larger one is corrected and logged."""
 
 _WAKES_PER_INTERVAL = 6
 """Cycles that one user's commands may bring on in an interval, once that user has brought on many."""
 _BREATH = 1.0
-"""Real seconds between the beginnings of two cycles, however many commands come in."""
+"""Minimum real seconds between the starts of two cycles, however many commands arrive."""
 
 
 class RealTimeClock(Protocol):
@@ -90,10 +90,10 @@ def read_clock(path: Path) -> AcceleratedClock:
         document = parse_json(read_regular(path))
         t0, rate = float(document["t0"]), float(document["rate"])
     except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
-        problem = f'no clock such as {{"t0": 1700000000.5, "rate": 60}} can be read: {error!r}'
+        problem = f'expected a JSON object such as {{"t0": 1700000000.5, "rate": 60}}: {error!r}'
         raise ConfigError(str(path), problem) from error
     if not (0 < rate <= _FASTEST and 0 <= t0 <= _LATEST):
-        problem = f"t0 must be a time from 0 and rate above 0, at most {_FASTEST}, not {t0:g} and {rate:g}"
+        problem = f"expected t0 of at least 0 and rate above 0, at most {_FASTEST}, not {t0:g} and {rate:g}"
         raise ConfigError(str(path), problem)
     return AcceleratedClock(t0, rate)
 
@@ -138,7 +138,7 @@ class WallTicks:
         every: float = 3_600.0,
         answer: Callable[[], bool] = _no_question,
     ) -> None:
-        """``answer``: answers a question that somebody has, by the waiting thread; whether there was one."""
+        """``answer``: answers one prediction request in the waiting thread; returns whether there was one."""
         self._answer = answer
         self._clock = clock
         self._pace = pace
@@ -159,7 +159,7 @@ class WallTicks:
         return self._stopped
 
     def wait(self, wake: Seconds, deciding: bool) -> bool:
-        """Wait until the next look is due, ``wake`` is reached or something is asked; ``False`` once stopped.
+        """Wait until the next poll is due, ``wake`` is reached or a command arrives; ``False`` once stopped.
 
         The clock may be set meanwhile: how long to wait is reckoned once, and then only measured.
         """

@@ -27,11 +27,11 @@ class Archive(Protocol):
     """Where whole snapshots go."""
 
     def write(self, snapshot: Snapshot) -> None:
-        """Keep one."""
+        """Store a snapshot."""
 
 
 class SnapshotWatch:
-    """Keeps what passes by; whatever goes wrong with that is said and is no reason to decide nothing."""
+    """Store waits and snapshots as they are read; an error is logged and does not stop decisions."""
 
     def __init__(self, waits: Waits, archive: Archive, every: Seconds) -> None:
         self._waits = waits
@@ -45,10 +45,10 @@ class SnapshotWatch:
         try:
             self._note(previous, current)
         except StoreUnavailable as error:
-            _LOG.warning("what this snapshot shows is not kept: %s", error)
+            _LOG.warning("event=snapshot_not_stored error=%r", str(error))
         except Exception as error:
-            # The traceback of a fault of this program, once: it would come with every cycle.
-            _LOG.warning("what this snapshot shows is not kept: %r", error, exc_info=not self._failed)
+            # The traceback of a bug only once: it would be repeated in every cycle.
+            _LOG.warning("event=snapshot_not_stored error=%r", error, exc_info=not self._failed)
             self._failed = True
 
     def _note(self, previous: Snapshot | None, current: Snapshot) -> None:

@@ -1,4 +1,4 @@
-"""Threads for work that may hang: so many at most, and each ends with its work."""
+"""Threads for work that may hang: bounded in number; each ends with its work."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STUCK = 60.0
 
 
 class Workers:
-    """At most ``most`` threads at once. None of them keeps the process from ending."""
+    """At most ``most`` threads at the same time. They do not prevent the process from ending."""
 
     def __init__(self, most: int, name: str) -> None:
         self._most = most

@@ -252,7 +252,7 @@ class _Daemon:
 
 def _close(service: Service) -> None:
     for asked in service.commands.take_all():
-        asked.answer.set_exception(MirageError("the daemon ends; ask again once it is back"))
+        asked.answer.set_exception(MirageError("the daemon is stopping; retry once it runs again"))
     try:
         service.close()
     except MirageError as error:

@@ -185,7 +185,7 @@ def test_a_shadow_that_fails_is_written_down_as_that_and_not_as_its_fallback(tmp
     service.store.journal.flush()
     assert service.store.journal.read(kinds=[EntryKind.SHADOW]) == ()
     (first, *_) = service.store.journal.read(kinds=[EntryKind.TROUBLE])
-    assert "lookahead, in shadow: no prediction: " in first.entry.text
+    assert "shadow predictor lookahead: no prediction: " in first.entry.text
     service.close()
 
 

@@ -58,7 +58,7 @@ def test_the_daemon_runs_without_slurm(tmp_path: Path) -> None:
     ("text", "words"),
     [
         ('[cluster]\nbackend = "rest"\n', "cluster.rest.url: the backend rest needs it"),
-        ('[cluster]\nclock = "/nowhere/clock.json"\n', "/nowhere/clock.json: no clock such as"),
+        ('[cluster]\nclock = "/nowhere/clock.json"\n', "/nowhere/clock.json: expected a JSON object"),
         ('[loop]\npredictor = "oracel"\n', "loop.predictor: no predictor 'oracel'"),
         ('[store]\nurl = "mysql://x"\n', "mysql"),
         ('[acting]\nmode = "token"\n', "cluster.rest.url: acting mode token needs it"),

@@ -55,7 +55,7 @@ class Skewed(Service):
 def test_clock_that_is_off_is_said_once_and_by_each_chain(by: int, words: str) -> None:
     service = Skewed(by)
     sentences = service.cycles(*range(30))
-    assert all(f"this machine's clock is {words} Slurm's: links come " in each for each in sentences[1:])
+    assert all(f"this machine's clock is {words} Slurm's, so links come " in each for each in sentences[1:])
     (explained,) = service.loop.status.explained.values()
     assert words in explained
     ((kind, text),) = service.said

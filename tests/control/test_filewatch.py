@@ -147,7 +147,7 @@ def failing(recovery: Recovery = Recovery.RETRY, runtime: int = 1, **more: Any) 
 def test_stop_reason_names_the_missing_directory(recovery: Recovery) -> None:
     made = failing(recovery, directories=set())
     assert made.record.status is (ChainStatus.PAUSED if recovery is Recovery.CONTINUE else ChainStatus.STOPPED)
-    assert made.record.reason.endswith("; the working directory of its links is not found: /home/alice")
+    assert made.record.reason.endswith("; working directory of the links not found: /home/alice")
     assert [text for text in troubles(made) if "/home/alice" in text], "also before it stops"
     assert made.loop.status.files_unknown == {}
 

@@ -59,14 +59,14 @@ def test_a_bad_answer_is_replaced_and_named(budget, act) -> None:
     guard.close()
     assert answer.prediction == WaitForecast.point(100)
     assert answer.trouble.startswith("no prediction: ")
-    assert answer.trouble.endswith("; reactive answered")
+    assert answer.trouble.endswith("; fell back to reactive")
 
 
 def test_a_hanging_predictor_costs_one_budget_and_comes_back() -> None:
     gate = threading.Event()
     guard = Guard(Scripted(lambda: gate.wait(30) and WaitForecast.point(500)), Reactive(), budget=0.1)
     begin = time.monotonic()
-    assert "no answer within 0.1 s" in guard.predict(SEEN).trouble
+    assert "no prediction within 0.1 s" in guard.predict(SEEN).trouble
     for _ in range(20):
         assert "still busy" in guard.predict(SEEN).trouble
     assert time.monotonic() - begin < 5

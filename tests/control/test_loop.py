@@ -118,7 +118,7 @@ def test_loop_that_stands_by_says_why_and_blames_no_cluster() -> None:
     status = service.loop.status
     assert (status.stale_since, status.cycles) == (ABSENT, 0)
     assert status.explained == {service.record.chain.chain_id: sentence}
-    with pytest.raises(ClusterUnavailable, match="has not asked the cluster: stands by: the lease cannot be"):
+    with pytest.raises(ClusterUnavailable, match="has not polled the cluster: stands by: the lease cannot be"):
         service.loop.foresee(Question(JobRequest("s", "alice", HOUR)), lambda: None)
     service.cycle()
     assert (service.loop.status.stale_since, service.loop.status.cycles) == (ABSENT, 1)
@@ -304,10 +304,10 @@ def test_a_broken_predictor_is_answered_for() -> None:
     service.loop = ControlLoop(outside, Guards(Guard(Broken(), build_predictor("reactive"))), Policy())
     service.cycle(2 * HOUR)
     service.cycle(4 * HOUR)
-    assert "broken: no prediction: no weights; reactive answered" in service.cycle(5 * HOUR)
+    assert "broken: no prediction: no weights; fell back to reactive" in service.cycle(5 * HOUR)
     record = service.run(500 * HOUR)
     assert [o.x for o in record.outcomes()] == [HOUR]
-    assert "no prediction: no weights; reactive answered" in service.journal.texts(EntryKind.TROUBLE)
+    assert "no prediction: no weights; fell back to reactive" in service.journal.texts(EntryKind.TROUBLE)
 
 
 class Foreseeing:

@@ -90,7 +90,7 @@ def test_while_it_is_built_the_fallback_answers_at_once(named: NamedGuards, buil
     answer = answered(named, "slow")
     assert time.monotonic() - began < 5
     assert answer.by == "reactive"
-    assert "slow is not built yet; average: " in answer.trouble
+    assert "slow is still being loaded; average: " in answer.trouble
     named.prepare("slow", 0.1)
     builder.gate.set()
     named.prepare("slow", 30)
@@ -248,7 +248,7 @@ def test_reloads_add_no_stuck_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_builders_that_hang_leave_the_loop_alone(named: NamedGuards) -> None:
     for number in range(20):
-        assert "not built yet" in answered(named, f"slow-{number}").trouble
+        assert "still being loaded" in answered(named, f"slow-{number}").trouble
     assert answered(named, "fixed:1h").by == "fixed:1h"
 
 

@@ -184,7 +184,7 @@ def test_equal_questions_are_asked_once_until_the_world_changes(asked: Asked) ->
 def test_before_the_cluster_has_answered_there_is_nothing_to_go_by() -> None:
     never = Asked()
     never.cluster.down = True
-    for words in ("has not asked the cluster", "not answered yet"):
+    for words in ("has not polled the cluster", "not answered yet"):
         promise = never.desk.ask(Question(JOB))
         never.answer()
         with pytest.raises(ClusterUnavailable, match=words):
@@ -210,7 +210,7 @@ def test_questions_are_bounded_and_end_with_the_daemon(asked: Asked) -> None:
         asked.desk.ask(Question(replace(JOB, user="user3", nodes=999)))  # who has as many as the others
     assert asked.desk.ask(Question(replace(JOB, user="user0", nodes=1))) is promises[0]
     asked.desk.close()
-    with pytest.raises(MirageError, match="the daemon ends"):
+    with pytest.raises(MirageError, match="the daemon is stopping"):
         promises[-1].result(0)
 
 

@@ -222,7 +222,7 @@ def test_release_of_a_link_that_started_is_no_trouble(steering: Steering) -> Non
         raise UnknownJob("job 101 does not pend: it is RUNNING")
 
     service.cluster.update = update
-    assert service.cycle(52 * HOUR + 30 * MIN) == "job 101 is pending no longer"
+    assert service.cycle(52 * HOUR + 30 * MIN) == "job 101 is no longer pending"
     assert not [entry for entry in service.journal.entries if entry.kind is EntryKind.TROUBLE]
 
 

@@ -299,5 +299,5 @@ def test_a_command_is_not_left_hanging_when_the_daemon_ends(folder: DaemonFolder
 
     answer = Closed.commands.put(PauseChain(ChainId("svc"), "alice"))
     _close(Closed())
-    with pytest.raises(MirageError, match="the daemon ends"):
+    with pytest.raises(MirageError, match="the daemon is stopping"):
         answer.result(0)
