@@ -120,10 +120,10 @@ def test_where_a_model_knows_nothing_the_fallback_answers_and_it_is_said(tmp_pat
     answer = guards.of("").predict(strange)
     assert answer.by == "quantile"
     assert answer.prediction == build_predictor("quantile").predict(strange)
-    assert "was not trained for such jobs; quantile answered" in answer.trouble
+    assert "was not trained for such jobs; fell back to quantile" in answer.trouble
     answer = guards.of("").predict(replace(strange, waits=RecentWaits.none()))
     assert answer.by == "reactive"
-    assert answer.trouble.endswith("; reactive answered")
+    assert answer.trouble.endswith("; fell back to reactive")
     assert "quantile: no prediction: no job has started yet" in answer.trouble
     guards.close()
 
