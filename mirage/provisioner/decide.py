@@ -25,12 +25,12 @@ class DecisionRule:
     margin: Seconds = 0
     """Submit when the forecast start is no earlier than this long before the predecessor's end."""
     early: float = 0.125
-    """What a second costs by which a predecessor makes way early, where one of interruption costs ``level`` and
+    """Cost of a second by which a predecessor is ended early, if one of interruption costs ``level`` and
     one with both links ``1 - level``."""
     aim: Aim = CHEAPEST
     """The chain's."""
     together: float = float("inf")
-    """For how many seconds both links run at most: then the predecessor makes way."""
+    """Maximum overlap, s: then the predecessor is ended."""
 
     def of(self, chain: Chain) -> DecisionRule:
         """The rule for the handovers of one chain."""
@@ -45,16 +45,16 @@ class DecisionRule:
 def forced(observation: Observation) -> Decision | None:
     """The decision where no prediction is asked: stale data, no predecessor, or one not running."""
     if observation.snapshot.stale:
-        return Hold("the controller does not answer: what it last said may no longer be so")
+        return Hold("the controller does not answer: the last snapshot may be out of date")
     predecessor = observation.predecessor
     if predecessor is None:
         return Submit("no link of the chain is on the cluster")
     if predecessor.state is JobState.SUSPENDED:  # Slurm does not count this time towards the limit
-        return Hold("the predecessor is suspended: its end is not known")
+        return Hold("the predecessor is suspended: its end is unknown")
     if predecessor.state.finished or predecessor.end <= observation.time:
         return Submit("the predecessor has ended")
     if predecessor.state is not JobState.RUNNING or predecessor.end == ABSENT:
-        return Hold("the predecessor has not started: its end is not known")
+        return Hold("the predecessor has not started: its end is unknown")
     return None
 
 
@@ -70,8 +70,8 @@ def decide(observation: Observation, prediction: Prediction, rule: DecisionRule)
 def weigh(observation: Observation, prediction: Prediction, rule: DecisionRule) -> Decision:
     """``decide`` for a running predecessor: the prediction alone decides.
 
-    Scores weigh interruption against overlap by their prices; where a chain wants something else, the forecast
-    next to them decides, and where there is none that is said.
+    Scores weigh interruption against overlap by their prices. If the chain has another objective, the forecast
+    in the scores decides; if they have none, the reason says so.
     """
     assert observation.predecessor is not None
     now, end = observation.time, observation.predecessor.end
@@ -115,7 +115,9 @@ def _by_forecast(forecast: WaitForecast, now: Seconds, end: Seconds, rule: Decis
 
 def _by_scores(scores: ActionScores, rule: DecisionRule) -> Decision:
     unheard = (
-        "" if rule.aim.kind is AimKind.CHEAPEST else f"; no start is predicted, as {rule.aim.kind} would need"
+        ""
+        if rule.aim.kind is AimKind.CHEAPEST
+        else f"; {rule.aim.kind} needs a predicted start, and there is none"
     )
     if scores.submit >= scores.hold:
         told = f"submitting now scores {scores.submit:.6g}, holding {scores.hold:.6g}"
@@ -125,16 +127,16 @@ def _by_scores(scores: ActionScores, rule: DecisionRule) -> Decision:
 
 
 def _by_chance(forecast: WaitForecast, end: Seconds, rule: DecisionRule) -> Decision:
-    """Submit when waiting any longer would leave a smaller chance than is wanted."""
+    """Submit when further waiting would leave a smaller chance than the objective requires."""
     chance = chance_before(forecast, end)
-    told = f"submitted now it would start in time with a chance of {chance:.0%}, {rule.aim.value:.0%} is wanted"
+    told = f"submitted now it starts in time with probability {chance:.0%} (objective {rule.aim.value:.0%})"
     return Submit(told) if forecast.at(rule.aim.value) >= end - rule.margin else Hold(told)
 
 
 def _by_overlap(forecast: WaitForecast, end: Seconds, rule: DecisionRule) -> Decision:
-    """Submit as soon as so little overlap is expected."""
+    """Submit as soon as the expected overlap is within the objective."""
     overlap = expected_overlap(forecast, end)
-    told = f"submitted now it would overlap by {hours(overlap)} in the mean, {hours(rule.aim.value)} are allowed"
+    told = f"submitted now its expected overlap is {hours(overlap)} (objective at most {hours(rule.aim.value)})"
     return Submit(told) if overlap <= rule.aim.value else Hold(told)
 
 
@@ -142,23 +144,23 @@ def _by_cost(forecast: WaitForecast, now: Seconds, end: Seconds, rule: DecisionR
     start = forecast.at(rule.level)
     wait, left = hours(start - now), hours(end - now)
     if forecast.rule:
-        told = f"{forecast.rule}, which comes in {left}"
+        told = f"{forecast.rule}, which is in {left}"
         return Submit(told) if _is_cheaper_now(forecast, end - rule.margin, rule) else Hold(told)
     if _is_cheaper_now(forecast, end - rule.margin, rule):
-        told = f"submitted now it would wait {wait}, the predecessor has {left} left"
+        told = f"submitted now it would wait {wait}; the predecessor ends in {left}"
         if start < end - rule.margin:
             late = 1.0 - chance_before(forecast, end)
-            told = f"{told}; starting late (probability {late:.0%}) would cost more than replacing it early"
+            told = f"{told}; a late start (probability {late:.0%}) would cost more than an early replacement"
         return Submit(told)
-    return Hold(f"submitted now it would wait only {wait} of the {left} the predecessor has left")
+    return Hold(f"submitted now it would wait only {wait}; the predecessor ends in {left}")
 
 
 def _is_cheaper_now(forecast: WaitForecast, end: Seconds, rule: DecisionRule) -> bool:
     """Whether submitting a second later would cost more, the wait being as long then.
 
-    A second later costs one more of interruption where the successor comes late, and saves one with both links
-    where it comes early; or, where the predecessor would have made way by then, one of the predecessor's time.
-    Without making way that is the newsvendor's quantile (``Weights.critical_level``).
+    A second later costs one more second of interruption if the successor starts late. If it starts early, that
+    saves a second of overlap or, if the predecessor would have been ended by then, a second of the predecessor.
+    Without such an early end this is the newsvendor's quantile (``Weights.critical_level``).
     """
     if rule.together == float("inf"):
         return forecast.at(rule.level) >= end

@@ -1,4 +1,4 @@
-"""Whether the links of a chain are enough: so many, or so much running time, as its owner asked for. Pure."""
+"""Whether a chain is complete: it has run the number of links, or the total time, that its owner set. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def suffices(record: ChainRecord) -> str:
     if done.links and len(ran) >= done.links:
         return f"link {ran[-1].index} is the last of {done.links}"
     if done.total_time and _running_time(ran) >= done.total_time:
-        return f"link {ran[-1].index} completes the {done.total_time} s asked for"
+        return f"link {ran[-1].index} completes the total time of {done.total_time} s"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""What happened to a chain's links since they were last looked at, derived from a snapshot. Pure.
+"""What happened to a chain's links since the last snapshot, derived from a new one. Pure.
 
 ``str`` of an event is its sentence for the journal.
 """
@@ -54,7 +54,7 @@ class LinkMissed:
     index: int
 
     def __str__(self) -> str:
-        return f"link {self.index} was sent, the cluster does not show it"
+        return f"link {self.index} was submitted, but Slurm does not show it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +91,9 @@ class LinkStarted:
     """The job's own time limit now."""
 
     def __str__(self) -> str:
-        limit = "its time limit is not known"
+        limit = "its time limit is unknown"
         if self.end != ABSENT:
-            limit = f"its limit ends it at {spell_instant(self.end)}"
+            limit = f"its time limit ends it at {spell_instant(self.end)}"
         return f"link {self.index} started at {spell_instant(self.start)}, {limit}"
 
 
@@ -122,13 +122,13 @@ class LinkResumed:
 
 @dataclass(frozen=True, slots=True)
 class LinkRetired:
-    """Mirage told the link to make way: a later one has taken over."""
+    """Mirage asked the link to exit: a later one has taken over."""
 
     index: int
     reason: str
 
     def __str__(self) -> str:
-        return f"link {self.index} is to make way: {self.reason}"
+        return f"link {self.index} is to exit: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ class LinkLost:
     index: int
 
     def __str__(self) -> str:
-        return f"link {self.index} is not known to the cluster any more"
+        return f"link {self.index} is no longer known to Slurm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ class LinkReturned:
     limit: Seconds = ABSENT
 
     def __str__(self) -> str:
-        return f"link {self.index} is known to the cluster again: it runs since {spell_instant(self.start)}"
+        return f"link {self.index} is known to Slurm again: it has run since {spell_instant(self.start)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +181,9 @@ class LinkRefused:
     pause: Seconds
     """How long to wait before the next try."""
     counts: bool = True
-    """Whether it may be the chain's own fault: such rejections in a row lengthen its pauses."""
+    """Whether the chain itself may cause it: consecutive rejections of this kind lengthen its pauses."""
     by_slurm: bool = True
-    """Whether Slurm rejected it; else it could not be asked in the owner's name."""
+    """Whether Slurm rejected it; else Mirage could not submit as the owner."""
     permanent: bool = False
     """Whether no retry can fix it."""
     pauses: bool = False
@@ -198,7 +198,7 @@ class DoneFileSeen:
     """The file that ends the chain exists."""
 
     def __str__(self) -> str:
-        return "the file that ends the chain exists"
+        return "the done file exists"
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ def made_progress(record: ChainRecord, link: Link) -> bool:
 
 
 def fails_to_start(record: ChainRecord) -> str:
-    """Why the chain is to pause, as continuing at once would only use up one link after another; else empty."""
+    """Return why the chain has to pause, as further links would fail immediately; else empty."""
     last = [link for link in record.links if link.final][-_FAILED_STARTS:]
     if record.failures < _FAILED_STARTS or not all(_failed_at_once(link) for link in last):
         return ""
@@ -49,7 +49,7 @@ def fails_to_start(record: ChainRecord) -> str:
 
 
 def links_have_run(links: Sequence[Link]) -> str:
-    """Why a chain is done that had these links; how many of them failed is told."""
+    """Return why a chain with these links is done, with the number of failed links."""
     failed = sum(link.job_state in _BROKEN for link in links)
     return f"{len(links)} links have run" + (f", {failed} of them failed" if failed else "")
 
@@ -57,7 +57,7 @@ def links_have_run(links: Sequence[Link]) -> str:
 def ends_at_once(record: ChainRecord, warned: bool) -> str:
     """Why the chain is to pause, where link after link ends by itself as it starts; else empty.
 
-    ``warned``: whether Slurm had warned the last of them of its limit. A link that Mirage told to make way, that
+    ``warned``: whether Slurm had warned the last of them of its limit. A link that Mirage asked to exit, that
     its limit ended or that went back to the queue is none of them.
     """
     last = [link for link in record.links if link.worked and link.final][-_FAILED_STARTS:]
@@ -66,7 +66,7 @@ def ends_at_once(record: ChainRecord, warned: bool) -> str:
     codes = ", ".join(str(link.exit_code) for link in last)
     how = f"{_FAILED_STARTS} links in a row ended within {_AT_ONCE} s of their start (exit codes {codes})"
     if warned:
-        return f"{how}, warned of their limit; raise the time limit or shorten the time of --signal, then resume"
+        return f"{how} after Slurm's warning of the limit; raise the time limit or shorten --signal, then resume"
     return f"{how}, but the chain is not done: {_awaited(record)}; check the links' output, then resume or cancel"
 
 
@@ -82,8 +82,8 @@ def may_be_over(record: ChainRecord, lost: Link) -> str:
     if later or (record.chain.done.exit_code is None and not stops):
         return ""
     return (
-        f"how link {lost.index} (job {lost.job_id}) ended is not known: Slurm has forgotten it, and no accounting "
-        "has it; look at its output, then `mirage chain resume` or `mirage chain cancel`"
+        f"the end of link {lost.index} (job {lost.job_id}) is unknown: neither Slurm nor accounting has the job; "
+        "check its output, then `mirage chain resume` or `mirage chain cancel`"
     )
 
 
@@ -94,7 +94,7 @@ def failed_last(record: ChainRecord) -> bool:
 
 
 def _failed_at_once(link: Link) -> bool:
-    if not link.started:  # one that is only unknown may have been somebody's to cancel
+    if not link.started:  # one that is only unknown may have been cancelled by a user
         return link.job_state is JobState.NODE_FAIL
     broken = link.requeued or link.job_state in _BROKEN
     return broken and link.end - link.start <= _AT_ONCE
@@ -113,8 +113,8 @@ def _left_at_once(record: ChainRecord, link: Link) -> bool:
 def _awaited(record: ChainRecord) -> str:
     """What would end the chain and has not come."""
     done = record.chain.done
-    exit_code = "no exit code ends it" if done.exit_code is None else f"it waits for exit code {done.exit_code}"
-    file = [f"file {done.file} was not seen"] if done.file else []
-    links = [f"{done.links} links are to run"] if done.links else []
-    total = [f"its links are to run for {done.total_time} s in all"] if done.total_time else []
+    exit_code = "no exit code ends it" if done.exit_code is None else f"exit code {done.exit_code} ends it"
+    file = [f"file {done.file} does not exist"] if done.file else []
+    links = [f"{done.links} links have to run"] if done.links else []
+    total = [f"its links have to run for {done.total_time} s in total"] if done.total_time else []
     return ", ".join([exit_code, *file, *links, *total])

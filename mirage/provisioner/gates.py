@@ -27,9 +27,9 @@ _LONGEST_SCRIPT = LARGEST_SCRIPT - 2 * LARGEST_DIRECTIVES
 
 
 def cannot_look(batch: BatchScript) -> str:
-    """Why the script cannot have the lines that look; empty: it can."""
+    """Return why the script cannot have the lines of the check; empty: it can."""
     if script_size(batch) > _LONGEST_SCRIPT:
-        return "its script is too long for a check whether the work is done"
+        return "its script is too long to add the check whether the work is done"
     try:
         if batch.text:  # the loop keeps chains without it
             read_interpreter(batch.text, "script")
@@ -37,7 +37,7 @@ def cannot_look(batch: BatchScript) -> str:
     except BadSpelling as error:
         return f"its script cannot be read: {error}"
     if any(word.startswith("--container") for word in words):
-        return "its container may have no squeue, by which it would check whether the work is done"
+        return "its container may lack squeue, which the check whether the work is done needs"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""When a predecessor makes way for the successor that runs next to it. Pure."""
+"""When a predecessor has to exit for the successor that runs at the same time. Pure."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ def stuck(record: ChainRecord, job: Job | None, *, blocked: bool) -> Link | None
 
 
 def to_release(record: ChainRecord, job: Job | None) -> bool:
-    """Whether the waiting link's job is held by Slurm alone, and nothing else keeps it back.
+    """Whether only Slurm holds the pending link's job.
 
-    Steering by holds releases its links itself.
+    The method hold releases its links itself.
     """
     link, chain = record.waiting, record.chain
     if link is None or job is None or not held_by_slurm(job):
@@ -82,21 +82,21 @@ def before(record: ChainRecord, link: Link) -> Link | None:
 def why_loose(record: ChainRecord, predecessor: Link, job: Job | None) -> str:
     """Why the successor of a link that runs as ``job`` cannot be bound to its nodes now; empty: it can."""
     if job is None or job.state is not JobState.RUNNING or not job.node_list:
-        return f"link {predecessor.index} holds no nodes now"
+        return f"link {predecessor.index} has no nodes now"
     others = [other.index for other in record.live if other.index != predecessor.index]
-    return f"link {others[0]} is not over either" if record.chain.one_writer and others else ""
+    return f"link {others[0]} has not ended either" if record.chain.one_writer and others else ""
 
 
 def successor(record: ChainRecord) -> Link | None:
-    """The running link that takes over, where an earlier one runs next to it or is about to be told."""
+    """The running successor, if an earlier link still runs."""
     running = [link for link in record.links if link.running]
     return running[-1] if len(running) > 1 else None
 
 
 def to_retire(record: ChainRecord, ready: bool, now: Seconds) -> tuple[Link, ...]:
-    """Running links that are to be told, now, to make way; a suspended one is told once it is resumed.
+    """Running links to be asked now to exit; a suspended one is asked once it is resumed.
 
-    ``ready``: whether the successor has said that it can take over.
+    ``ready``: whether the successor has reported that it is ready.
     """
     heir = successor(record)
     if heir is None or heir.suspended != ABSENT or not _due(record, heir, ready, now):
@@ -112,11 +112,11 @@ def why_to_retire(record: ChainRecord, ready: bool) -> str:
         return "its successor runs"
     if policy is HandoverPolicy.WHEN_READY and ready:
         return "its successor is ready"
-    return f"both have run together for {bound} s, the longest overlap allowed (--max-overlap)"
+    return f"both links have run for {bound} s, the maximum overlap (--max-overlap)"
 
 
 def to_end(record: ChainRecord, now: Seconds) -> tuple[Link, ...]:
-    """Links told to make way that are still there when their grace is over, and those requeued to no end."""
+    """Links asked to exit that still run after their grace period, and links that are requeued meanwhile."""
     grace = record.chain.handover.signal.lead
     return tuple(
         link
@@ -126,7 +126,7 @@ def to_end(record: ChainRecord, now: Seconds) -> tuple[Link, ...]:
 
 
 def let_run(record: ChainRecord, now: Seconds) -> str:
-    """Why no successor of the running link is submitted yet; empty: nothing keeps it back.
+    """Why no successor of the running link is submitted yet; empty: nothing prevents it.
 
     If a forecast is longer than the time limit, a successor is submitted as each link starts. If that starts
     immediately, the forecast was wrong, and link after link would be replaced before it has done anything. So
@@ -138,7 +138,7 @@ def let_run(record: ChainRecord, now: Seconds) -> str:
         return ""
     links = "1 link" if early == 1 else f"{early} links"
     how = "was replaced before half of its time limit" if early == 1 else "were replaced before half of theirs"
-    return f"{links} {how}; link {head.index} runs for {hours(until - head.start)} first"
+    return f"{links} {how}; link {head.index} first runs for {hours(until - head.start)} without a successor"
 
 
 def _early_ones(record: ChainRecord) -> int:
@@ -163,7 +163,7 @@ def _replaced_early(link: Link) -> bool:
 
 
 def told_to_leave(link: Link) -> bool:
-    """Whether Mirage has told the link to make way, or may have: what ends it is no word on its work."""
+    """Whether Mirage has asked the link to exit, or may have: how it ends then says nothing of its work."""
     return link.is_retired or link.telling != ABSENT
 
 
@@ -189,7 +189,7 @@ def next_instant(record: ChainRecord, now: Seconds) -> Seconds:
 
 
 def waited_out(record: ChainRecord, link: Link) -> bool:
-    """Whether the ended ``link`` waited for the end of the one before until its own: its script never ran.
+    """Whether the ended ``link`` waited for its predecessor until it ended itself: its script never ran.
 
     Not where it left with an exit code, which only a script does: the end of the one before is then not known yet.
     """
@@ -205,7 +205,7 @@ def _left_by_itself(link: Link) -> bool:
 
 
 def in_vain(record: ChainRecord, link: Link) -> bool:
-    """Whether it began after the end of the link that ended the chain: it waited, and nobody had looked yet."""
+    """Whether it started after the link that ended the chain: no snapshot had shown that end yet."""
     if link.index <= record.ended_by or not record.ended_by:
         return False
     return record.chain.one_writer or link.start >= record.links[record.ended_by - 1].end

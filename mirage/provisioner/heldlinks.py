@@ -19,13 +19,13 @@ _FEW = 1
 """Held links left at which the owner is asked for more: the last one has not started then."""
 
 MOST_AWAITED = 8
-"""Jobs that a held link of one writer waits for: so many may be cancelled one after the other."""
+"""Number of jobs that a held link of one writer waits for; that many may be cancelled one after the other."""
 
 
 def awaited(
     chain: Chain, jobs: Mapping[int, JobId], index: int, over: Collection[JobId] = ()
 ) -> tuple[Dependency, ...]:
-    """The jobs before link ``index`` that must be over before it may start, whoever releases it.
+    """The jobs before link ``index`` that must end before it may start, whichever user releases it.
 
     ``over``: those of links that have ended, which Slurm may not know any more. After one of the others that has
     done the work the link never starts.
@@ -49,7 +49,7 @@ def why_unbound(record: ChainRecord, stock: HeldJobs | None) -> str:
         return ""
     job = stock.find(record.chain.tag(record.next_index), record.chain.owner)
     named = job is not None and job.node_list not in ("", record.chain.request.node_list)
-    return "its held job asks for nodes by name, and Slurm keeps one list of nodes for a job" if named else ""
+    return "its held job requests nodes by name, and Slurm keeps only one node list per job" if named else ""
 
 
 def shortage(record: ChainRecord, stock: HeldJobs | None) -> str:
@@ -66,10 +66,10 @@ def shortage(record: ChainRecord, stock: HeldJobs | None) -> str:
     how = f"`mirage submit --held-links N --chain {record.chain.chain_id}` with the same options and script"
     if later := [index for index in held_indices(record.chain, stock) if index > last]:
         missing = f"the held job of link {last + 1} is missing"
-        return f"{missing}, and link {later[0]} is held until link {last + 1} is there; add it: {how}"
+        return f"{missing}, so link {later[0]} stays held; add link {last + 1}: {how}"
     if left:
         return f"link {last} is the last held link; add more before it starts: {how}"
-    return f"no held link is left after link {last}; add more: {how}" if last else f"no held link: {how} adds some"
+    return f"no held link is left after link {last}; add more: {how}" if last else f"no held link; add some: {how}"
 
 
 def has_next(record: ChainRecord, stock: HeldJobs | None) -> bool:
@@ -86,7 +86,7 @@ def _left(record: ChainRecord, stock: HeldJobs) -> int:
 
 
 def _suffice(record: ChainRecord, left: int) -> bool:
-    """Whether so many links more complete the chain, each of them taken to its limit."""
+    """Whether ``more`` further links complete the chain, each of them taken to its time limit."""
     done, further = record.chain.done, left + (record.waiting is not None)
     ran = [link for link in record.links if link.worked]
     if done.links and len(ran) + further >= done.links:

@@ -17,15 +17,15 @@ class Limits:
     """Ceilings; 0: no ceiling."""
 
     live_links: int = 0
-    """Links of all chains on the cluster at once, pending or running."""
+    """Maximum number of pending and running links of all chains."""
     submissions_per_hour: int = 600
     """Of all chains; slurmctld is a shared resource. See ``shares``."""
     submissions_per_hour_per_user: int = 60
     """Of all chains of one owner."""
     pause_after_refusals: int = 3
-    """Rejections in a row that no retry can fix after which a chain pauses; see ``rejections.pauses``."""
+    """Consecutive rejections that no retry can fix after which a chain pauses; see ``rejections.pauses``."""
     protect_after: int = 5
-    """Chains rejected in a row after which all submissions are held; see ``protection``."""
+    """Consecutively rejected chains after which protected mode begins; see ``protection``."""
     refusal_backoff: Seconds = 300
     """Wait after a rejected submission; doubles with each one in a row, see ``rejections``."""
 

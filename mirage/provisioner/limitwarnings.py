@@ -43,7 +43,7 @@ def ends_early(record: ChainRecord) -> Seconds:
     """How long before its limit a running link is expected to end by itself.
 
     By the last links: as long as the one that ended closest to its limit. Where none has ended so, as in a service
-    whose links make way, Slurm's warning counts: the successor is to be there before it.
+    whose links exit early, Slurm's warning counts: the successor has to start before it.
     """
     ended = [link for link in record.links if link.started and link.final and not link.is_retired][-_RECENT:]
     if not ended and record.chain.handover.makes_way:

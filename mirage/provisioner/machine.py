@@ -59,7 +59,7 @@ class Rest:
 
     reason: str
     because: str = ""
-    """What the waiting link waits for, as was said when it was submitted."""
+    """What the pending link waits for: its reason at submission."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,21 +71,21 @@ class Resubmit:
 
 @dataclass(frozen=True, slots=True)
 class Successor:
-    """The next link is to be timed (or submitted at once when ``predecessor`` does not run)."""
+    """The predictor decides when to submit the next link (immediately if ``predecessor`` does not run)."""
 
     predecessor: Link | None
 
 
 @dataclass(frozen=True, slots=True)
 class Bid:
-    """The next link may go into the queue at once, held, so that it ages while its predecessor runs."""
+    """The next link may be submitted now, held, so that it ages while its predecessor runs."""
 
     predecessor: Link
 
 
 @dataclass(frozen=True, slots=True)
 class Steer:
-    """The successor waits in the queue and may be held or let go."""
+    """The successor is pending and may be held or released."""
 
     link: Link
     predecessor: Link | None
@@ -95,7 +95,7 @@ Need = Rest | Resubmit | Successor | Bid | Steer
 
 
 def _together(record: ChainRecord) -> list[str]:
-    """The links that serve together; one that is suspended makes way once it is resumed."""
+    """Return the links that run at the same time; a suspended one exits once it is resumed."""
     away = [link for link in record.links if link.suspended != ABSENT and not record.chain.one_writer]
     return [str(link.index) for link in record.links if link.running and not link.is_retired and link not in away]
 
@@ -129,7 +129,7 @@ def need(record: ChainRecord, now: Seconds, settle: Seconds, contact: Seconds = 
     if none := suffices(record) or _withdrawing(record):
         return Rest(none)
     if len(together := _together(record)) > 1:
-        return Rest(f"links {' and '.join(together)} run; the next one waits until one of them has ended")
+        return Rest(f"links {' and '.join(together)} run; the next link is submitted after one of them ends")
     if record.chain.method is not Steering.HOLD and (reason := let_run(record, now)):
         return Rest(reason)
     if record.head and record.chain.method is not Steering.OFF:
@@ -150,7 +150,7 @@ def _await(record: ChainRecord, link: Link, now: Seconds, settle: Seconds, conta
         return Rest(f"link {link.index} is {link.state}", link.reason if behind else "")
     if now >= sent_again(link, settle, contact):
         return Resubmit(link)
-    return Rest(f"link {link.index} was sent, the cluster does not show it yet")
+    return Rest(f"link {link.index} was submitted, but Slurm does not show it yet")
 
 
 def _withdrawing(record: ChainRecord) -> str:
@@ -158,7 +158,7 @@ def _withdrawing(record: ChainRecord) -> str:
     links = [link.index for link in record.live if link.is_retired and not link.running]
     if not links or not record.chain.one_writer:
         return ""
-    return f"link {links[0]} is being cancelled; the next one is submitted when it is gone"
+    return f"link {links[0]} is being cancelled; the next link is submitted once its job is gone"
 
 
 @singledispatch
@@ -208,7 +208,7 @@ def _(event: LinkRequeued, record: ChainRecord, now: Seconds) -> ChainRecord:
 @_apply.register
 def _(event: LinkStarted, record: ChainRecord, now: Seconds) -> ChainRecord:
     link = record.links[event.index - 1]
-    if link.requeued:  # its own run is over; its job has no business to run again
+    if link.requeued:  # its run is over; its job must not run again
         return record.with_link(replace(link, state=LinkState.RUNNING))
     limited = with_limit(record, event, max(limit_end(record, event), event.end), now)
     running = replace(limited, state=LinkState.RUNNING, end=event.end, job_state=JobState.RUNNING)
@@ -380,6 +380,6 @@ def _failed(record: ChainRecord, link: Link, kind: FailureKind, now: Seconds) ->
 
 
 def _cancelled_pending(record: ChainRecord, link: Link, now: Seconds) -> ChainRecord:
-    """Somebody wanted this job gone, and not the link that runs: the next one waits for a word of the owner."""
-    text = f"job {link.job_id} was cancelled while pending; `mirage chain resume` to continue"
+    """A user cancelled this job but not the running link: pause until the owner resumes the chain."""
+    text = f"job {link.job_id} was cancelled while pending; to continue, run `mirage chain resume`"
     return paused(record, text, now)

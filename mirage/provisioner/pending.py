@@ -1,4 +1,4 @@
-"""What Slurm says of a pending link, and how often an act on it is tried. Pure."""
+"""Slurm's reasons of a pending link, and how often a change of its job is tried. Pure."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Attempt:
     count: int
     next_try: Seconds
     blocked: bool = False
-    """Whether Slurm let the job not be changed."""
+    """Whether Slurm blocked the change."""
     problem: str = ""
-    """Why it could not be asked for; empty: it could."""
+    """Why the request failed; empty: it did not."""
 
     def waits(self, now: Seconds) -> bool:
         """Whether it is too early for the next try; one beyond the longest pause is of a clock since set back."""
@@ -60,7 +60,7 @@ def held_by_slurm(job: Job) -> bool:
 def resting(reason: str, because: str, job: Job | None) -> str:
     """The sentence about a waiting link that Mirage does not hold; a hold by its owner is the only reason then."""
     if job is not None and job.reason == _HELD_BY_OWNER:
-        return f"{reason}: held by its owner; `scontrol release {job.job_id}` lets it start"
+        return f"{reason}: held by its owner; release it with `scontrol release {job.job_id}`"
     return with_reason(f"{reason}: {because}" if because else reason, job)
 
 
@@ -68,17 +68,17 @@ def suspended(job: Job | None) -> str:
     """The sentence about a running link that Slurm has suspended; empty where it has not."""
     if job is None or job.state is not JobState.SUSPENDED:
         return ""
-    return f"job {job.job_id} is suspended: nothing runs until `scontrol resume {job.job_id}`"
+    return f"job {job.job_id} is suspended; resume it with `scontrol resume {job.job_id}`"
 
 
 def with_reason(text: str, job: Job | None) -> str:
-    """What is told of a pending job, with Slurm's reason for that where it has one."""
+    """Return the text about a pending job, with Slurm's reason if it has one."""
     if job is None or not job.reason:
         return text
     if job.held and job.reason not in (_HELD_BY_ADMIN, _HELD_BY_OWNER) and not held_by_slurm(job):
-        return f"{text}: {job.reason}: Slurm holds it until `scontrol release {job.job_id}`"
+        return f"{text}: {job.reason}: held by Slurm; release it with `scontrol release {job.job_id}`"
     who = ", held by an administrator" if held_by_admin(job) else ""
     if limit := _LIMIT.match(job.reason):
         whose = "QOS" if limit[0] == "QOS" else "account"
-        who = f", a limit of the {whose}: see `sacctmgr show {limit[0].lower()}`"
+        who = f", a limit of the {whose}; see `sacctmgr show {limit[0].lower()}`"
     return f"{text}: {job.reason}{who}"

@@ -61,7 +61,7 @@ def kept_by(record: ChainRecord, link: Link, job: Job | None) -> Kept:
 def kept_until(record: ChainRecord, kept: Kept, job: Job, predecessor: Job | None) -> Seconds:
     """When what keeps ``job``, a link that waits, is to end, as far as it is known; ``ABSENT``: that is not known.
 
-    A pinned link that is never let go, and one of one writer, may start as its predecessor ends.
+    A pinned link that is never released, and one of one writer, may start as its predecessor ends.
     """
     if kept is Kept.BEGIN:
         return job.begin
@@ -76,7 +76,7 @@ def kept_until(record: ChainRecord, kept: Kept, job: Job, predecessor: Job | Non
 def expected_start(
     record: ChainRecord, link: Link, job: Job, predecessor: Job | None, *, idle: bool = True
 ) -> Seconds:
-    """When the waiting ``link`` may start: as Slurm plans it, or where Mirage knows better, when that lets it go.
+    """When the pending ``link`` may start: as Slurm plans it or, if Mirage knows better, when Mirage releases it.
 
     Slurm's plan for a pinned link is the limit of its predecessor, which may end or make way before that; one that
     is released, or waits for the end of its predecessor, starts then where enough nodes are ``idle``. Nothing is
@@ -106,7 +106,7 @@ def _let_go(chain: Chain) -> bool:
 
 
 def running_until(record: ChainRecord, link: Link, job: Job | None) -> Seconds:
-    """When a running link is ended, by its limit or as its time to make way is over.
+    """When a running link is ended, by its time limit or as its grace period is over.
 
     ``ABSENT`` while it is suspended: its limit does not run on.
     """

@@ -29,21 +29,21 @@ class Protection:
     """Protected mode is on."""
 
     since: Seconds
-    """Nothing has been accepted since the first of the rejections that count."""
+    """Slurm has accepted nothing since the first of the counted rejections."""
     chains: int
     """How many were rejected."""
     next_try: Seconds
-    """From this time on one of these chains may try; the next one waits for what becomes of it."""
+    """From this time on one of these chains may try; the next one waits for the result."""
     held: frozenset[ChainId] = frozenset()
-    """The chains that were rejected. Others are free: the first that is accepted ends it all."""
+    """The rejected chains. Others may submit: the first accepted link ends protected mode."""
 
     def next_try_of(self, record: ChainRecord) -> Seconds:
         """From when on this chain may try; 0: at any time."""
         return self.next_try if record.chain.chain_id in self.held else 0
 
     def __str__(self) -> str:
-        """For the journal."""
-        return f"Slurm has rejected {self.chains} chains in a row, which it had accepted before"
+        """Return the text for the journal."""
+        return f"Slurm has rejected {self.chains} chains in a row that it had accepted before"
 
 
 def protection(tally: Tally, limits: Limits) -> Protection | None:

@@ -55,7 +55,9 @@ def check_count(tally: Tally, owner: str, quotas: Quotas) -> None:
     """Raise ``QuotaExceeded`` where one more chain, however small, would take ``owner`` beyond a quota."""
     own = tally.of_owner(owner)
     if quotas.chains_per_user and own.not_over >= quotas.chains_per_user:
-        raise _exceeded(owner, f"has {own.not_over} chains, the limit per user is {quotas.chains_per_user}")
+        raise _exceeded(
+            owner, f"has {own.not_over} chains that are not over (limit {quotas.chains_per_user} per user)"
+        )
     if quotas.chains_per_user and own.chains >= KEPT_FOR_ONE * quotas.chains_per_user:
         what = f"has {own.chains} chains in all; the oldest that are over are deleted from time to time"
         raise _exceeded(owner, what)

@@ -24,7 +24,7 @@ LONGEST_PAUSE: Seconds = 900
 
 
 def retry_pause(rejections: int, limits: Limits) -> Seconds:
-    """Seconds until the next try after so many rejections in a row (1 or more)."""
+    """Return the seconds until the next try after this number of consecutive rejections (1 or more)."""
     longest = max(limits.refusal_backoff, LONGEST_PAUSE)
     return min(limits.refusal_backoff << min(rejections - 1, 16), longest)
 
@@ -32,8 +32,8 @@ def retry_pause(rejections: int, limits: Limits) -> Seconds:
 def pauses(record: ChainRecord, limits: Limits) -> bool:
     """Whether one more rejection that no retry can fix pauses the chain.
 
-    At once where Slurm has never accepted a link of it. Otherwise the cluster may have changed for a while only: a
-    partition that is configured again, an account that accounting did not tell in time.
+    Immediately if Slurm has never accepted a link of it. Otherwise the change of the cluster may be temporary: a
+    partition that is being reconfigured, an account that accounting has not sent to slurmctld yet.
     """
     if not limits.pause_after_refusals:
         return False
@@ -46,7 +46,7 @@ def sent_again(link: Link, settle: Seconds, contact: Seconds = 0) -> Seconds:
 
     ``settle`` seconds, longer the more often the backend was lost, after the first snapshot that lacked it,
     whichever process looked, or after ``contact``, the end of the last break in the cluster's answers: a
-    controller that was away may have our question still before it.
+    controller that was away may still have our request queued.
     """
     pause = settle << min(len(link.lost), _LONGEST_DOUBLING)
     return max(link.planned, link.missed, contact) + pause
@@ -62,7 +62,7 @@ def back_end_lost(record: ChainRecord, link: Link, error: str, accepted: Seconds
     record = record.with_link(link)
     if len(link.lost) < _MOST_LOST or accepted <= link.lost[0]:
         return record
-    text = f"link {link.index}: slurmrestd has ended {len(link.lost)} times when this link was submitted: {error}"
+    text = f"link {link.index}: slurmrestd crashed {len(link.lost)} times when this link was submitted: {error}"
     return paused(record, f"{text}; correct the cause, then `mirage chain resume`", now)
 
 
@@ -74,7 +74,7 @@ def paused(record: ChainRecord, why: str, now: Seconds) -> ChainRecord:
 
 
 def room_again(record: ChainRecord) -> ChainRecord:
-    """The record once a link of it has ended: what a limit held may be accepted now, and is tried at once."""
+    """The record once a link of it has ended: a submission that a limit rejected may succeed now; retry it."""
     return record if record.refused == ABSENT or record.permanent else replace(record, not_before=0)
 
 

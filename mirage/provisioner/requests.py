@@ -44,7 +44,7 @@ def obey(tally: Tally, command: ChainCommand, now: Seconds, quotas: Quotas = NO_
         return _added(tally, command, now, quotas)
     record = _found(tally, command.chain_id)
     if record.over and not (isinstance(command, CancelChain) and record.live):
-        raise ChainOver(f"chain {command.chain_id} is over, {record.status}: {record.reason}; submit it again")
+        raise ChainOver(f"chain {command.chain_id} is over ({record.status}: {record.reason}); submit it again")
     match command:
         case PauseChain(by=by):
             return machine.apply(record, PauseAsked(f"by {by}"), now)
@@ -73,12 +73,12 @@ def put_away(record: ChainRecord, command: PutAway, now: Seconds) -> ChainRecord
         record = record.with_link(replace(link, state=LinkState.LOST, end=ended if link.started else ABSENT))
     if record.over:
         return replace(record, chain=chain)
-    reason = f"the name {command.name} is no longer that of UID {command.uid}, whose chain this is"
+    reason = f"the name {command.name} no longer belongs to UID {command.uid}, who owns this chain"
     return replace(record, chain=chain, status=ChainStatus.STOPPED, reason=reason)
 
 
 def sentence(command: Command) -> str:
-    """What was asked, for the journal and the one who asked."""
+    """Return the text of a command, for the journal and the caller."""
     match command:
         case AddChain(chain, by, adopted):
             first = f"; job {adopted.job_id} is its link 1" if adopted is not None else ""
@@ -94,13 +94,13 @@ def sentence(command: Command) -> str:
         case LiftProtection(by):
             return f"protected mode lifted by {by}: all chains may try again"
         case PutAway(name, uid):
-            return f"put away: the name {name} is no longer that of UID {uid}"
+            return f"chains and tokens of {name} ended: the name no longer belongs to UID {uid}"
 
 
 def _added(tally: Tally, command: AddChain, now: Seconds, quotas: Quotas) -> ChainRecord:
     chain = command.chain
     if chain.chain_id in tally.shares:
-        raise ConfigError("chain", f"there is a chain {chain.chain_id} already; give it another id")
+        raise ConfigError("chain", f"chain {chain.chain_id} exists already; choose another ID")
     check_quota(tally, chain, quotas)
     if command.adopted is None:
         return ChainRecord(chain)
@@ -113,7 +113,7 @@ def _check_free(tally: Tally, owner: str, job: AdoptedJob) -> None:
     for share in tally.shares.values():
         record = share.record
         if share.live and record.chain.owner == owner and any(link.job_id == job.job_id for link in record.live):
-            raise ConfigError(f"job {job.job_id}", f"it is a link of chain {record.chain.chain_id} already")
+            raise ConfigError(f"job {job.job_id}", f"it is already a link of chain {record.chain.chain_id}")
 
 
 def _adopting(record: ChainRecord, job: AdoptedJob, reason: str, now: Seconds) -> ChainRecord:
@@ -127,5 +127,5 @@ def _adopting(record: ChainRecord, job: AdoptedJob, reason: str, now: Seconds) -
 
 def _found(tally: Tally, chain_id: ChainId) -> ChainRecord:
     if chain_id not in tally.shares:
-        raise UnknownChain(f"there is no chain {chain_id}; `mirage chains` lists them")
+        raise UnknownChain(f"no chain {chain_id}; `mirage chains` lists all chains")
     return tally.shares[chain_id].record

@@ -1,4 +1,4 @@
-"""A job that goes back to the queue after it ran: its run was a link of its own. Pure."""
+"""A job that goes back to the queue after it ran: that run counts as a separate link. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def ended_run(link: Link, job: Job, now: Seconds) -> PastRun | None:
-    """The run of ``link`` that has ended where its job waits, runs or has ended again; ``None``: there is none.
+    """Return the ended run of ``link`` whose job waits, runs or has ended again; ``None``: no such run.
 
     ``submit`` is when the job was put into the queue again. Accounting tells the runs, also those that no snapshot
     has shown. Slurm submits a requeued job again once its nodes are cleaned up, which may be much later than the

@@ -41,12 +41,12 @@ _MOST_RUNS = 2
 
 
 class PastJobs:
-    """Accounting's answer by chain, and whether its silence says anything."""
+    """Accounting's answer by chain, and whether a missing job in it is significant."""
 
     def __init__(
         self, past: PastLinks | None, keeps_comments: bool | None, records: Iterable[ChainRecord]
     ) -> None:
-        """``past``: ``None`` where accounting cannot tell; ``keeps_comments``: ``None`` where that is unknown."""
+        """``past``: ``None`` if accounting cannot answer; ``keeps_comments``: ``None`` if that is unknown."""
         self._known = past is not None
         self._keeps_comments = keeps_comments
         self._of_chain: defaultdict[tuple[ChainId, str], list[Job]] = defaultdict(list)
@@ -68,9 +68,9 @@ class PastJobs:
         own = [job for link in record.links for job in self._runs(record, link)]
         lost = [job.job_id for job in own if job.state.finished and not job.tag]
         if not self._keeps_comments:
-            return "accounting keeps no comments of jobs, so links that were submitted since are not known"
+            return "accounting keeps no job comments, so links submitted since are unknown"
         if lost:
-            return f"accounting has job {lost[-1]} without its comment, so later links may be unknown"
+            return f"accounting has job {lost[-1]} without its comment, so later links may be missing"
         if self._hides(record):
             return "accounting does not show the jobs of its known links"
         if record.chain.chain_id in self._unread:
@@ -193,7 +193,7 @@ def _highest(record: ChainRecord, jobs: Mapping[int, Job]) -> int:
 
 
 def _told(record: ChainRecord, jobs: Mapping[int, Job], *, tells: bool) -> ChainRecord:
-    """The record whose live links may have been told to make way, where a later link may have started."""
+    """The record whose live links may have been asked to exit, if a later link may have started."""
     last = max((index for index, job in jobs.items() if _has_run(job)), default=0)
     for link in record.live:
         if (tells or link.index < last) and link.job_id != NO_JOB and link.telling == ABSENT:

@@ -62,9 +62,9 @@ def _is_back(link: Link, job: Job) -> bool:
 def unsettled(record: ChainRecord, snapshot: Snapshot, returned: Sequence[Job]) -> str:
     """Why nothing is decided about the chain in this cycle; empty: nothing is against it."""
     if unknown := [link.index for link in record.live if link.tag in snapshot.unaccounted]:
-        return f"link {unknown[0]} is not in the queue, and its end is not known; see mirage doctor"
+        return f"link {unknown[0]} is not in the queue, and its end is unknown; run mirage doctor"
     if returned and record.chain.one_writer:
-        return f"job {returned[0].job_id} of a link that had ended is there again; it is being cancelled"
+        return f"job {returned[0].job_id} of an ended link is in the queue again and is being cancelled"
     return ""
 
 
@@ -77,9 +77,9 @@ def in_doubt(record: ChainRecord, link: Link) -> str:
     if not record.unmarked or record.not_before > link.planned:
         return ""
     return (
-        f"link {link.index} was submitted, and its job cannot be told from others: the comments of this chain's "
-        f"jobs are replaced (see mirage doctor). Cancel any job named {record.chain.request.name} that squeue "
-        "shows and mirage chain show does not, then resume the chain"
+        f"link {link.index} was submitted, but its job cannot be identified: the comments of this chain's jobs "
+        f"are replaced (run mirage doctor). Cancel each job named {record.chain.request.name} that squeue shows "
+        "and mirage chain show does not; then resume the chain"
     )
 
 
@@ -89,7 +89,7 @@ def sent_twice(record: ChainRecord, job: Job) -> bool:
 
 
 def to_withdraw(record: ChainRecord, foreign: Sequence[Job]) -> tuple[Link, ...]:
-    """Our links that may not run next to jobs submitted elsewhere: where two run, the later one's owner yields.
+    """Our links that must not overlap with jobs submitted elsewhere: if two run, the later one is cancelled.
 
     Two daemons on copies of one store come to the same answer, so one job continues.
     """
@@ -104,10 +104,12 @@ def to_withdraw(record: ChainRecord, foreign: Sequence[Job]) -> tuple[Link, ...]
 def why_pause(rivals: Sequence[Job], *, released: bool = False) -> str:
     """Why a chain is paused next to which such jobs are in the queue.
 
-    ``released``: links are held jobs that are let go, so these are held links that another user let go.
+    ``released``: links are held jobs that Mirage releases, so these are held links that another user released.
     """
     shown = ", ".join(str(job.job_id) for job in rivals[:3]) + (", ..." if len(rivals) > 3 else "")
     if released:
         return f"held links were released outside of Mirage: {shown}; hold or cancel them, then resume the chain"
-    what = f"jobs with this chain's tag that were not submitted here: {shown}"
-    return f"{what}; another Mirage may work on a copy of this store: stop it, cancel them, then resume the chain"
+    what = f"jobs with this chain's tag that this daemon did not submit: {shown}"
+    return (
+        f"{what}; if another daemon uses a copy of this database, stop it; cancel the jobs, then resume the chain"
+    )

@@ -1,7 +1,7 @@
-"""Shares of the owners in what all of them use: submissions an hour, links on the cluster. Pure.
+"""Shares of the owners in what all of them use: submissions per hour, links on the cluster. Pure.
 
-Each owner has a limit of its own. Where all together reach the total, an owner within its share still submits.
-Half of the total is divided among the owners with active chains, whoever came first. So one owner's many or short
+Each owner has a separate limit. If all together reach the total, an owner within its share still submits.
+Half of the total is divided equally among the owners with active chains. So one owner's many or short
 links never stop another's handovers. First links of new chains leave a quarter of every limit to handovers.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _UNKNOWN: Mapping[str, float] = {}
 _LINKS_OF_A_CHAIN = 2
-"""On the cluster at once: a link and its successor."""
+"""Jobs of a chain on the cluster at the same time: a link and its successor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def deferral(shares: Shares, live_links: int, submissions: int, limits: Limits) 
     ``live_links`` and ``submissions`` (within an hour) are those of all owners.
     """
     if limits.live_links and live_links + _claims(shares, limits) >= limits.live_links:
-        return f"{live_links} links are on the cluster, the limit for all users is {limits.live_links}"
+        return f"{live_links} links are in the queue (limit {limits.live_links} for all users)"
     own, total = limits.submissions_per_hour_per_user, limits.submissions_per_hour
     if own and shares.submissions >= _ceiling(own, shares):
         return f"{shares.submissions} submissions of this user within an hour reach {_named(own, shares)} per user"

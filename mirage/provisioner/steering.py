@@ -1,7 +1,7 @@
-"""Holding back a successor that is already in the queue, and letting it go. Pure.
+"""Hold and release a successor that is already in the queue. Pure.
 
-A link that is submitted early and held grows older in the queue while its predecessor runs. When it may start
-stays open until it does: each cycle asks again, so a predecessor that ends early or gets more time is followed.
+A link that is submitted early and held ages in the queue while its predecessor runs. Each cycle decides again
+whether it may start, so that a predecessor that ends early or gets more time is taken into account.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def spoken(chain: Chain, predecessor: int) -> str:
     """How the successor of link ``predecessor`` is held, for the reader."""
     until = "ends" if chain.one_writer or not chain.release_lead else "is near its end"
     if chain.method is Steering.PIN:
-        return f"bound to the nodes of link {predecessor} until that {until}"
-    way = "held" if chain.method is Steering.HOLD else "at a low rank"
+        return f"bound to the nodes of link {predecessor} until it {until}"
+    way = "held" if chain.method is Steering.HOLD else "at low priority (nice)"
     return f"{way} until link {predecessor} {until}"
 
 
@@ -92,7 +92,7 @@ def wanted_back(job: Job, record: ChainRecord, predecessor: Job | None, now: Sec
 
 
 def change(chain: Chain, predecessor: Job | None, *, back: bool) -> JobChange:
-    """What to ask of Slurm to hold the link back or to let it go."""
+    """Return the change of the job that holds or releases the link."""
     request = chain.request
     match chain.method:
         case Steering.HOLD:

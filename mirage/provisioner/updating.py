@@ -23,19 +23,21 @@ if TYPE_CHECKING:
     from mirage.domain.command import UpdateChain
     from mirage.domain.job import Seconds
 
-_UNSEEN = "whether link {} has reached Slurm is not known yet: repeat this in a minute"
+_UNSEEN = "it is not known yet whether link {} has reached Slurm; retry in a minute"
 
 
 def updated(record: ChainRecord, command: UpdateChain, now: Seconds) -> ChainRecord:
     """The record with the chain as it is to be. Raises ``ConfigError`` where its links do not let it."""
     before, after = command.before, command.after
     if record.chain != before:
-        raise ConfigError("chain", f"{before.chain_id} was changed meanwhile: look at it again, then repeat this")
+        raise ConfigError("chain", f"{before.chain_id} was changed in the meantime; check it, then retry")
     if after == before:
-        raise ConfigError("chain", f"{before.chain_id} is so already: nothing was changed")
+        raise ConfigError("chain", f"{before.chain_id} has these values already; nothing was changed")
     ran = sum(link.worked for link in record.links)
     if after.done.links and after.done.links < ran:
-        raise ConfigError("done.links", f"{after.done.links}, but {ran} have run or run now")
+        raise ConfigError(
+            "done.links", f"{after.done.links} is less than the {ran} links that have run or run now"
+        )
     if after.request.limit != before.request.limit:
         record = _with_limits(record)
     return _fitting(replace(record, chain=after), before, now)

@@ -160,4 +160,4 @@ def _sentence(link: Link) -> str:
 
 
 def _vanished(link: Link) -> str:
-    return f"link {link.index} is not known to the cluster any more"
+    return f"link {link.index} is no longer known to Slurm"

@@ -64,7 +64,7 @@ def test_the_journal_tells_the_story() -> None:
     assert service.journal.texts(EntryKind.OUTCOME) == (f"interruption {HOUR} s, overlap 0 s",)
     events = service.journal.texts(EntryKind.EVENT)
     assert "link 1 is pending" in events
-    assert "link 1 started at 1970-01-01T02:00:00Z, its limit ends it at 1970-01-03T02:00:00Z" in events
+    assert "link 1 started at 1970-01-01T02:00:00Z, its time limit ends it at 1970-01-03T02:00:00Z" in events
     assert "link 1 ended at 1970-01-03T02:00:00Z: TIMEOUT, exit code 0" in events
 
 
@@ -84,9 +84,7 @@ def test_each_cycle_says_why() -> None:
     service = Service(waiting(2), "fixed:2h")
     assert service.cycle() == "submitted link 1 as job 100: no link of the chain is on the cluster"
     assert service.cycle(HOUR) == "link 1 is pending"
-    assert (
-        service.cycle(2 * HOUR) == "hold: it submits 02:00:00 before the predecessor's end, which comes in 48.0 h"
-    )
+    assert service.cycle(2 * HOUR) == "hold: it submits 02:00:00 before the predecessor's end, which is in 48.0 h"
     assert "submitted link 2 as job 101: it submits 02:00:00 before" in service.cycle(48 * HOUR)
 
 
@@ -386,7 +384,7 @@ def test_a_link_whose_end_nobody_can_tell_keeps_its_own_chain_waiting_only() -> 
     service.cycle()
     service.cycle(MIN)
     service.cluster.unaccounted.add("mirage:svc:1")
-    assert "its end is not known" in service.cycle(50 * HOUR)
+    assert "its end is unknown" in service.cycle(50 * HOUR)
     assert len(service.cluster.submissions) == 1
     assert service.record.links[0].running
     service.cluster.unaccounted.clear()

@@ -150,15 +150,15 @@ def test_scores_decide_for_prices_and_the_forecast_beside_them_for_all_else() ->
     assert isinstance(weigh(at(0), scores, DecisionRule(together=0.0)), Hold)
     blind = weigh(at(0), replace(scores, forecast=None), DecisionRule(aim=wanted))
     assert isinstance(blind, Submit)
-    assert blind.reason.endswith("; no start is predicted, as no-interruption would need")
+    assert blind.reason.endswith("; no-interruption needs a predicted start, and there is none")
 
 
 def test_the_sentences_say_what_was_weighed() -> None:
     now = END - 4 * HOUR
     chance = weigh(at(now), exponential(now, 2 * HOUR), DecisionRule(aim=Aim(AimKind.NO_INTERRUPTION, 0.8)))
-    assert chance == Hold("submitted now it would start in time with a chance of 86%, 80% is wanted")
+    assert chance == Hold("submitted now it starts in time with probability 86% (objective 80%)")
     overlap = weigh(at(now), exponential(now, 2 * HOUR), DecisionRule(aim=Aim(AimKind.OVERLAP, 1_800)))
-    assert overlap == Hold("submitted now it would overlap by 2.3 h in the mean, 30 min are allowed")
+    assert overlap == Hold("submitted now its expected overlap is 2.3 h (objective at most 30 min)")
 
 
 @pytest.mark.parametrize(
