@@ -47,15 +47,15 @@ class DaemonAccount:
         """Report whose rights are examined, where these are not those of the caller."""
         caller = user_name(os.geteuid())
         if not self.known:
-            follows = "the rights of its account at Slurm and to files are not looked at"
-            yield warn("account", "no daemon has run here yet", follows, "ask again once it has run")
+            follows = "the rights of its account in Slurm and to files are not checked"
+            yield warn("account", "no daemon has run here yet", follows, "run this again once the daemon has run")
         elif self.is_ours:
             return
         elif os.geteuid() == 0:
-            yield ok("account", f"the daemon runs as {self.name} ({self.source})", "its rights are looked at")
+            yield ok("account", f"the daemon runs as {self.name} ({self.source})", "its rights are checked")
         else:
             found = f"the daemon runs as {self.name} ({self.source}), not as {caller}"
-            follows = f"files, database and queue are looked at with the rights of {caller}"
+            follows = f"files, database and queue are checked with the rights of {caller}"
             yield warn("account", found, follows, f"run mirage doctor as root or as {self.name}")
 
     def look(self, checks: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
@@ -66,12 +66,12 @@ class DaemonAccount:
         try:
             yield from checks()
         except OSError as error:
-            follows = "what else the daemon's account may do and sees is not looked at"
+            follows = "the other rights of the daemon's account are not checked"
             yield fail("account", str(error), follows, "run mirage doctor as root or as the daemon's account")
 
 
 def find_account(config: Config) -> DaemonAccount:
-    """The user at the daemon's socket; else the owner of its state directory; else the caller."""
+    """Return the user at the daemon's socket; else the owner of its state directory; else the caller."""
     uid = listening(config)
     if uid is not None:
         return DaemonAccount(uid, user_name(uid), "the process at its socket")
@@ -105,15 +105,15 @@ def user_name(uid: int) -> str:
 
 
 def _as_user(account: DaemonAccount, checks: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
-    """A process of root's cannot look with other rights and have its own back: a child of it does."""
+    """Check in a child process: a root process cannot switch to other rights and back."""
     receiving, sending = os.pipe()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of forks next to idle threads of BLAS
+        warnings.simplefilter("ignore", DeprecationWarning)  # about forks while BLAS has idle threads
         child = os.fork()
     if not child:
         _run_child(account, checks, sending)
     os.close(sending)
-    problem: str | None = "the process that looked has ended early"
+    problem: str | None = "the checking process ended early"
     try:
         with os.fdopen(receiving, "rb") as lines:
             while line := lines.readline(_MOST):
@@ -127,7 +127,7 @@ def _as_user(account: DaemonAccount, checks: Callable[[], Iterator[Finding]]) ->
     finally:
         os.waitpid(child, 0)
     if problem is not None:
-        follows = f"what only {account.name} sees and may do is not looked at, or not all of it"
+        follows = f"the rights of {account.name} are not checked, or only in part"
         yield fail("account", problem, follows, f"run it as that user: sudo -u {account.name} mirage doctor ...")
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mirage.daemon.doctor.finding import Finding
 
 _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - nothing is bound here
-"""Where this machine itself reaches who listens on all addresses."""
+"""Local addresses of processes that listen on all addresses."""
 
 
 def check_certificate(config: Config) -> Iterator[Finding]:
@@ -38,36 +38,38 @@ def check_certificate(config: Config) -> Iterator[Finding]:
     try:
         validity = read_validity(file)
     except ConfigError as error:
-        yield warn("certificate", str(error), "how long it is valid is not looked at", "see that it can be read")
+        yield warn("certificate", str(error), "its validity is not checked", "make it readable for this account")
         return
-    problem, todo = validity.problem(now), "renew it, and restart the daemon: it reads the file at its start"
+    problem, todo = validity.problem(now), "renew it, then restart the daemon, which reads it at its start"
     if not validity.covers(now):
-        follows = f"browsers and programs reject the connection to {config.api.listen}"
+        follows = f"clients reject the connection to {config.api.listen}"
         yield fail("certificate", f"{file}: {problem}", follows, todo)
     elif problem:
-        follows = f"from then on browsers and programs reject the connection to {config.api.listen}"
+        follows = f"from then on clients reject the connection to {config.api.listen}"
         yield warn("certificate", f"{file}: {problem}", follows, todo)
     else:
         yield ok("certificate", f"{file}: valid until {spell_instant(validity.end)}")
 
 
 def check_port(config: Config, account: int) -> Iterator[Finding]:
-    """Report another user who listens where the daemon should; ``account``: the UID of the daemon's."""
+    """Report another user who listens at the daemon's address; ``account``: UID of the daemon's account."""
     if not (config.api.enabled and config.api.listen):
         return
     try:
         wanted = Listening.of(config.api.listen, proxies=tuple(config.api.trusted_proxies) or ("127.0.0.1",))
         others = listening_users(wanted.port, _ANYWHERE.get(wanted.host, wanted.host)) - {account, 0}
     except (ConfigError, OSError) as error:
-        yield warn("network address", str(error), "who listens there is not looked at", "see api.listen")
+        yield warn(
+            "network address", str(error), "which process listens there is not checked", "correct api.listen"
+        )
         return
     if others and wanted.port:
         named = ", ".join(user_name(uid) for uid in sorted(others))
         found = f"{named}, not the daemon's account, listens on {config.api.listen}"
         follows = (
-            "the daemon answers on its socket alone; tokens and sessions that are sent there are known to others"
+            "the daemon answers only on its socket; that user receives the tokens and sessions that clients send"
         )
-        yield fail("network address", found, follows, "end that process; the daemon takes the port within seconds")
+        yield fail("network address", found, follows, "end that process; the daemon then listens within seconds")
 
 
 def check_transports(config: Config) -> Iterator[Finding]:
@@ -75,20 +77,20 @@ def check_transports(config: Config) -> Iterator[Finding]:
     rest = urlsplit(config.cluster.rest.url)
     if rest.scheme == "http" and not _is_local(rest.hostname or ""):
         found = f"cluster.rest.url: {without_secrets(config.cluster.rest.url)} is not encrypted"
-        follows = "a user who reads the network gets tokens of Slurm, scripts and environments"
+        follows = "a user who can read the network traffic gets Slurm tokens, scripts and environments"
         yield warn(
-            "transport", found, follows, "put a TLS proxy in front of slurmrestd, and name its https:// address"
+            "transport", found, follows, "put a TLS proxy in front of slurmrestd, and set its https:// address"
         )
     try:
         location = locate(config.store.url)
     except ConfigError as error:
-        yield warn("transport", str(error), "how the database is reached is not checked", "correct store.url")
+        yield warn("transport", str(error), "the connection to the database is not checked", "correct store.url")
         return
     query = location.url.query
     server, mode = str(location.url.host or query.get("host", "")), str(query.get("sslmode", ""))
     if location.file is None and not _is_local(server) and mode not in ("verify-full", "verify-ca"):
-        found = f"store.url: sslmode={mode or 'prefer'} does not prove that {server} is the database's server"
-        follows = "another machine that takes its address gets the password, and is the database then"
+        found = f"store.url: sslmode={mode or 'prefer'} does not authenticate the database server {server}"
+        follows = "another machine with its address gets the password and can pose as the database"
         yield warn("transport", found, follows, "add ?sslmode=verify-full&sslrootcert=FILE to store.url")
 
 
@@ -107,26 +109,28 @@ def check_secrets(config: Config) -> Iterator[Finding]:
         try:
             is_open = _is_open(Path(file))
         except OSError as error:
-            todo = "let the daemon's account read it, and no other user"
-            yield warn("secrets", f"{key}: {file}: {error.strerror}", "who can read it is not looked at", todo)
+            todo = "make it readable only for the daemon's account"
+            yield warn("secrets", f"{key}: {file}: {error.strerror}", "its readers are not checked", todo)
             continue
         if is_open:
-            yield fail("secrets", f"{key}: {file} is open to all users", follows, f"chmod o= {file}; replace it")
+            yield fail(
+                "secrets", f"{key}: {file} is accessible to all users", follows, f"chmod o= {file}; replace it"
+            )
         else:
             closed.append(key)
     if closed:
-        yield ok("secrets", f"closed to other users: {', '.join(closed)}")
+        yield ok("secrets", f"inaccessible to other users: {', '.join(closed)}")
 
 
 def _secrets(config: Config) -> Iterator[tuple[str, str, str]]:
     """The keys that are set, each with its file and what a user can do with its content."""
     api, notifications = config.api, config.notifications
-    tls = "a user who reads it can pose as this daemon, and read tokens on their way"
+    tls = "a user who reads it can pose as this daemon and intercept tokens"
     if api.listen and api.certificate:
         name = "api.certificate_key" if api.certificate_key else "api.certificate"
         yield name, api.certificate_key or api.certificate, tls
     found = (
-        ("api.jwt.key", api.jwt.key, "a user who reads it can act as any user, here and at Slurm"),
+        ("api.jwt.key", api.jwt.key, "a user who reads it can act as any user, in Mirage and Slurm"),
         ("cluster.rest.token_file", config.cluster.rest.token_file, "a user who reads it can act as the daemon"),
         (
             "notifications.webhook.url_file",

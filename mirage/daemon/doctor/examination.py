@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from mirage.daemon.doctor.reading import Row
 
 _BY_COMMANDS = ("cli", "pyslurm")
-_ONCE_RUN = "ask again once it has run"
+_ONCE_RUN = "run this again once the daemon has run"
 
 
 def examine(config: Config, files: Sequence[Path] = ()) -> Iterator[Finding]:
-    """All findings; nothing is changed, and nothing but Slurm's questions is asked.
+    """Yield all findings. Changes nothing and only queries Slurm.
 
-    ``files``: those of the configuration. What depends on an account is looked at for the daemon's, whoever asks.
+    ``files``: those of the configuration. Rights are checked for the daemon's account, whichever user calls.
     """
     state, account = Path(config.service.state), find_account(config)
     yield from account.findings()
@@ -61,20 +61,22 @@ def examine(config: Config, files: Sequence[Path] = ()) -> Iterator[Finding]:
 
 
 def _each(*checks: tuple[str, Callable[[], Iterable[Finding]]]) -> Iterator[Finding]:
-    """The findings of each check: where one fails the others are still there, for people look for errors here."""
+    """Yield the findings of each check; a check that fails does not prevent the others."""
     for check, ask in checks:
         try:
             yield from ask()
         except OSError as error:
-            yield fail(check, str(error), "this was not looked at", "run mirage doctor as root or as its account")
+            yield fail(
+                check, str(error), "this was not checked", "run mirage doctor as root or as the daemon's account"
+            )
         except Exception as error:
             said = " ".join(str(error).split())[:300]
-            follows = "this was not looked at: an error of Mirage"
+            follows = "this was not checked: internal error (bug in Mirage)"
             yield fail(check, f"{type(error).__name__}: {said}", follows, "report it with this line")
 
 
 def _with_its_rights(config: Config, account: DaemonAccount) -> Iterator[Finding]:
-    """What the daemon's account may do and sees."""
+    """Check what the daemon's account may do and see."""
     simulated = config.cluster.backend == "simulated"
     yield from _each(
         ("start", lambda: _start(config)),
@@ -89,15 +91,15 @@ def _with_its_rights(config: Config, account: DaemonAccount) -> Iterator[Finding
 
 
 def _start(config: Config) -> Iterator[Finding]:
-    """What would keep a daemon from starting, as ``mirage config check`` finds it."""
+    """Yield why a daemon would not start, as ``mirage config check`` finds it."""
     try:
         check_start(config)
     except MirageError as error:
-        yield fail("start", str(error), "the daemon does not start", "correct it, and ask again")
+        yield fail("start", str(error), "the daemon does not start", "correct it, then run this again")
 
 
 def _simulated(config: Config) -> Iterator[Finding]:
-    yield ok("cluster", "simulated: no Slurm is looked at")
+    yield ok("cluster", "simulated: no Slurm is checked")
     yield from check_cluster_name(config, SIMULATED)
 
 
@@ -111,14 +113,14 @@ def _cluster(config: Config, account: DaemonAccount) -> Iterator[Finding]:
         yield commands
         return
     else:
-        todo = "run the doctor where scontrol is installed to have Slurm's settings looked at"
-        yield warn("commands", commands.found, "Slurm's settings are not looked at", todo)
+        todo = "run mirage doctor on a machine with scontrol to check Slurm's settings"
+        yield warn("commands", commands.found, "Slurm's settings are not checked", todo)
     yield from _each(("cluster", lambda: _own_look(config)), ("acting", lambda: _acting(config, account)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Slurm:
-    """Slurm, asked by its own commands."""
+    """Slurm, queried by its commands."""
 
     config: Config
     commands: Commands
@@ -126,7 +128,7 @@ class _Slurm:
 
     @property
     def user(self) -> str:
-        """As whom Slurm knows the daemon."""
+        """The daemon's user in Slurm."""
         rest = self.config.cluster.rest.user if self.config.cluster.backend == "rest" else ""
         return rest or self.account.name
 
@@ -135,7 +137,10 @@ class _Slurm:
             settings = read_settings(self.ask("scontrol", "show", "config"))
         except MirageError as error:
             yield fail(
-                "controller", str(error), "chains hold until it answers", "see that slurmctld runs, and munged"
+                "controller",
+                str(error),
+                "no link is submitted until it answers",
+                "check that slurmctld and munged run",
             )
             return
         yield ok("controller", f"{settings.get('ClusterName', '')} answers")
@@ -164,7 +169,7 @@ class _Slurm:
         hidden, others = settings.get("PrivateData", ""), self.config.acting.mode != "own"
         yield from people.look_at_nodes(self.user, hidden)
         if people.hides_jobs(hidden) and not self.account.known:
-            follows = "whether the daemon's account sees the jobs of other users is not looked at"
+            follows = "whether the daemon's account sees other users' jobs is not checked"
             yield warn("privacy", f"PrivateData={hidden}", follows, _ONCE_RUN)
             return
         sees = people.hides_jobs(hidden) and CliVisibility(self.commands, self.user)()
@@ -183,11 +188,11 @@ class _Slurm:
         if self.account.known and shown:
             yield people.look_at_operator(user, rows, settings.get("SlurmUser", ""))
         else:
-            follows = "whether it may release held links of other users is not looked at"
+            follows = "whether it may release other users' held links is not checked"
             whose = (
                 f"Slurm does not show {user} to this caller" if self.account.known else "no daemon has run here"
             )
-            yield warn("acting", whose, follows, "ask as root, once the daemon has run")
+            yield warn("acting", whose, follows, "run mirage doctor as root, once the daemon has run")
 
     def history(self) -> Iterator[Finding]:
         began = time.monotonic()
@@ -195,11 +200,11 @@ class _Slurm:
         yield ok("history", f"sacct answers within {time.monotonic() - began:.1f} s")
 
     def guarded(self, check: str, findings: Iterator[Finding]) -> Iterator[Finding]:
-        """The findings, and in the place of an answer that did not come what that means."""
+        """Yield the findings, or one that the query failed."""
         try:
             yield from findings
         except MirageError as error:
-            yield warn(check, str(error), "this could not be looked at", "see what Slurm says, and ask again")
+            yield warn(check, str(error), "this could not be checked", "check Slurm, then run this again")
 
     def ask(self, *argv: str) -> str:
         answer = self.commands.run(argv)
@@ -210,7 +215,7 @@ class _Slurm:
 
 
 def _own_look(config: Config) -> Iterator[Finding]:
-    """The cluster and the predictors, through the same parts as the daemon's."""
+    """Check the cluster and the predictors, built as the daemon builds them."""
     try:
         world = build_own_world(config)
     except ConfigError as error:
@@ -228,12 +233,12 @@ def _snapshot(config: Config, world: World) -> Finding:
     except ConfigError as error:
         return fail("cluster", str(error), "the daemon cannot start", "correct the configuration")
     except MirageError as error:
-        return fail("cluster", str(error), "chains hold until it answers", "see what Slurm says")
+        return fail("cluster", str(error), "no link is submitted until it answers", "check Slurm")
     took = time.monotonic() - began
     found = f"{len(seen.pending)} pending and {len(seen.running)} running jobs seen in {took:.1f} s"
     if took > config.loop.slow_answer:
-        follows = "the daemon looks less often while it takes so long"
-        return warn("cluster", found, follows, "ask when Slurm is less busy; see sdiag")
+        follows = "the daemon polls less often while a poll takes that long"
+        return warn("cluster", found, follows, "find out why Slurm is slow; see sdiag")
     return ok("cluster", found)
 
 
@@ -242,20 +247,20 @@ def _predictors(config: Config, world: World) -> Finding:
     try:
         guards = build_guards(config, world.lore)
     except MirageError as error:
-        todo = "correct it; a model has to be trained on this cluster"
+        todo = "correct it; a model must be trained on this cluster"
         return fail("predictors", str(error), "the daemon cannot start", todo)
     guards.close()
     return ok("predictors", ", ".join(guards.names))
 
 
 def _description(config: Config, world: World) -> Iterator[Finding]:
-    """Whether the cluster can be simulated as Slurm's own files describe it."""
+    """Check whether the cluster can be simulated from Slurm's configuration files."""
     if config.predictors.lookahead.cluster or world.lore.description is None:
         return
     try:
         world.lore.description()
     except MirageError as error:
-        follows = "look-ahead, training and replays of this cluster are not possible; auto goes by past waits"
+        follows = "look-ahead, training and replays of this cluster are not possible; auto uses past waits"
         todo = "correct it, or name a copy of slurm.conf or a cluster file in predictors.lookahead.cluster"
         yield warn("description", str(error), follows, todo)
 
@@ -264,13 +269,15 @@ def _acting(config: Config, account: DaemonAccount) -> Iterator[Finding]:
     match config.acting.mode:
         case "own" if account.uid == 0:
             follows = "every link would run as root"
-            yield fail("acting", "mode own, as root", follows, "run it as the user whose chains it keeps")
+            yield fail(
+                "acting", "mode own, as root", follows, "run the daemon as the user whose chains it manages"
+            )
         case "own":
             yield ok("acting", f"mode own: links run as {account.name}")
         case "agent" if not config.api.enabled:
-            yield fail("acting", "mode agent without interface", "agents cannot be reached", "set api.enabled")
+            yield fail("acting", "mode agent without api.enabled", "agents cannot connect", "set api.enabled")
         case "agent":
-            yield ok("acting", "mode agent", "each user has to run mirage agent")
+            yield ok("acting", "mode agent", "each user must run mirage agent")
         case "sudo":
             yield from machine.look_at_helper(Path(config.acting.helper))
             sudo = Commands({"PATH": os.defpath, "LC_ALL": "C"}, config.acting.timeout)

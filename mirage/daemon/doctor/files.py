@@ -24,8 +24,8 @@ _SHOWN = 10
 def look_at_files(config: Config) -> Iterator[Finding]:
     """The findings; of a running daemon's chains as far as it shows them to this user."""
     if config.acting.mode in _BY_THE_DAEMON:
-        found = f"mode {config.acting.mode}: the daemon's account checks done-files and handover files"
-        follows = "chains that name one in a directory that this account may not search are rejected"
+        found = f"mode {config.acting.mode}: the daemon's account checks done files and handover files"
+        follows = "a chain with such a file in a directory that this account may not search is rejected"
         yield ok("files", found, follows)
     if not config.api.enabled:
         yield _not_looked_at("api.enabled is false", "set api.enabled")
@@ -36,17 +36,17 @@ def look_at_files(config: Config) -> Iterator[Finding]:
     try:
         chains, denied = _chains(Client(str(path)))
     except ClientError as error:
-        yield _not_looked_at(str(error), "see the daemon's log")
+        yield _not_looked_at(str(error), "read the daemon's log")
         return
     if denied:
         yield _not_looked_at(denied, "run mirage doctor as root or an administrator (api.admins)", "other users")
     blind = [chain for chain in chains if chain.files_unknown and not chain.over]
     for chain in blind[:_SHOWN]:
-        follows = "neither its done-file nor its handover file counts: it may run longer than needed"
+        follows = "its done file and handover file are ignored: it may run longer than needed"
         yield warn("files", f"{chain.id}: {chain.files_unknown}", follows, "see docs/handover.md, Files")
     if blind[_SHOWN:]:
-        text = f"so it is with {len(blind) - _SHOWN} more chains"
-        yield warn("files", text, "their files do not count", "mirage chains --all --json")
+        text = f"the same holds for {len(blind) - _SHOWN} more chains"
+        yield warn("files", text, "their files are ignored", "mirage chains --all --json")
 
 
 def _chains(client: Client) -> tuple[list[Chain], str]:
@@ -58,5 +58,5 @@ def _chains(client: Client) -> tuple[list[Chain], str]:
 
 
 def _not_looked_at(why: str, todo: str, whose: str = "all users") -> Finding:
-    follows = f"whether done-files and handover files of {whose} can be checked is not looked at"
+    follows = f"whether done files and handover files of {whose} can be checked is unknown"
     return warn("files", why, follows, todo)

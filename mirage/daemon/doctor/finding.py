@@ -1,4 +1,4 @@
-"""What the doctor says: one finding a line."""
+"""Findings of the doctor, one per line."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     level: Level
     check: str
-    """What was looked at, in a word or two."""
+    """Name of the check, in a word or two."""
     found: str
     follows: str = ""
-    """What that means for chains."""
+    """The effect on chains."""
     todo: str = ""
-    """What would make it better."""
+    """What to do."""
 
 
 def ok(check: str, found: str, follows: str = "") -> Finding:
-    """All is well."""
+    """Return a finding without a problem."""
     return Finding(Level.OK, check, found, follows)
 
 
 def warn(check: str, found: str, follows: str, todo: str) -> Finding:
-    """It could be better."""
+    """Return a finding of a degraded state."""
     return Finding(Level.WARN, check, found, follows, todo)
 
 
 def fail(check: str, found: str, follows: str, todo: str) -> Finding:
-    """It does not work."""
+    """Return a finding of a state in which chains do not work."""
     return Finding(Level.FAIL, check, found, follows, todo)

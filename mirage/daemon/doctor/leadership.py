@@ -22,14 +22,14 @@ _PATIENCE = 5.0
 
 
 def look_at_leadership(config: Config) -> Iterator[Finding]:
-    """Who holds the lease, and whether a fail-over is fast enough; a file is one machine's. Changes nothing."""
+    """Check which daemon holds the lease and how long a failover takes; not for SQLite. Changes nothing."""
     try:
         if locate(config.store.url).file is not None:
             return
         found = _leader(config.store.url)
     except MirageError as error:
-        follows = "no daemon leads while the database is away"
-        yield fail("leadership", str(error), follows, "see that it runs and can be reached from here")
+        follows = "no daemon leads while the database is unreachable"
+        yield fail("leadership", str(error), follows, "check that it runs and can be reached from here")
         return
     yield ok("leadership", found)
     terms, bound = LeaseTerms(config.store.lease), 2 * config.loop.interval
@@ -37,7 +37,7 @@ def look_at_leadership(config: Config) -> Iterator[Finding]:
         silence = f"{terms.length + terms.look:.0f} s"
         todo = "lower store.lease"
         yield warn(
-            "leadership", f"a fail-over takes up to {silence}", f"{bound} s are two looks at the cluster", todo
+            "leadership", f"a failover takes up to {silence}", f"that is more than two polls ({bound} s)", todo
         )
 
 
@@ -46,8 +46,8 @@ def _leader(url: str) -> str:
     try:
         schema = look_at(database)
         if schema.found != schema.wanted:
-            return "the database is not of this version's schema: no daemon of it has led"
+            return "the database has another version's schema: no daemon of this version has led"
         lease = SqlLeases(database).read()
     finally:
         database.close()
-    return "nobody leads" if lease.vacant else f"{lease.name} has the lease, in term {lease.term}"
+    return "no daemon leads" if lease.vacant else f"{lease.name} has the lease, in term {lease.term}"

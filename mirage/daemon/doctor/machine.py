@@ -34,17 +34,17 @@ _MUNGE_TTL = 300
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _WRITABLE = stat.S_IWGRP | stat.S_IWOTH
 _ROOT = re.compile(r"(?<![\w!%-])(ALL|root|#0)(?![\w-])")
-"""Among those for whom a rule of sudo holds."""
-_SAID = 200  # characters of what sudo says
+"""Matches root among the target users of a sudo rule."""
+_SAID = 200  # maximum number of characters quoted from sudo
 _AGES = 10
 _MISSED = 3
 _CYCLE_S = 60
-"""What a slow cycle may take."""
+"""Time that a slow cycle may take, s."""
 _SCARCE_MB = 200
 
 
 def look_at_commands(environment: Mapping[str, str]) -> Finding:
-    """Whether Slurm's commands are there."""
+    """Check that Slurm's commands are installed."""
     path = environment.get("PATH", os.defpath)
     missing = [name for name in _NEEDED if shutil.which(name, path=path) is None]
     if missing:
@@ -54,32 +54,32 @@ def look_at_commands(environment: Mapping[str, str]) -> Finding:
 
 
 def look_at_configuration(files: Sequence[Path], account: int) -> Iterator[Finding]:
-    """Whether users other than root and the daemon's ``account`` could change it."""
+    """Check that only root and the daemon's ``account`` can change the configuration."""
     places = [*files, *(each.parent / "conf.d" for each in files[:1] if (each.parent / "conf.d").is_dir())]
     for place in places:
         try:
             check_places(place.resolve(), {0, account})
         except PermissionError as error:
-            todo = "give it to root, and chmod go-w it and the directories above"
-            follows = f"others can change {place}, and so make themselves administrators"
+            todo = "run chown root and chmod go-w on it and the directories above"
+            follows = f"other users can change {place} and make themselves administrators"
             yield fail("configuration", str(error).partition(";")[0], follows, todo)
 
 
 def look_at_state(folder: Path) -> Iterator[Finding]:
-    """Whether the state directory can be used, and is no other user's business."""
+    """Check that the state directory is usable and closed to other users."""
     if not folder.exists():
         parent = next(above for above in folder.parents if above.exists())
         if os.access(parent, os.W_OK | os.X_OK):
-            yield ok("state", f"{folder} will be made")
+            yield ok("state", f"{folder} will be created")
         else:
             follows = "the daemon cannot start"
-            yield fail("state", f"{folder} cannot be made", follows, "name another directory: service.state")
+            yield fail("state", f"{folder} cannot be created", follows, "set another directory in service.state")
         return
     if not os.access(folder, os.W_OK | os.X_OK):
-        yield fail("state", f"{folder} cannot be written", "the daemon cannot start", "chown it, or name another")
+        yield fail("state", f"{folder} is not writable", "the daemon cannot start", "chown it, or set another")
     elif stat.S_IMODE(folder.stat().st_mode) & _OTHERS:
         mode = f"{stat.S_IMODE(folder.stat().st_mode):o}"
-        follows = "scripts and environments of chains are kept there and others may get at them"
+        follows = "other users may read the scripts and environments of chains there"
         yield warn("state", f"{folder} has mode {mode}", follows, f"chmod 700 {folder}")
     else:
         disk = os.statvfs(folder)
@@ -88,62 +88,62 @@ def look_at_state(folder: Path) -> Iterator[Finding]:
 
 
 def _look_above(folder: Path) -> Iterator[Finding]:
-    """Whether any user could put another directory in its place."""
+    """Check that other users cannot replace the directory."""
     try:
         check_not_replaceable(folder)
     except PermissionError as error:
-        todo = "chmod o-w (or +t) that directory, or name another directory: service.state"
-        yield fail("state", str(error), "any user can take the chains' state away", todo)
+        todo = "chmod o-w (or +t) that directory, or set another one in service.state"
+        yield fail("state", str(error), "any user can remove or replace the chains' state", todo)
 
 
 def check_free_space(folder: Path, free_mb: int) -> Finding:
-    """Whether what happens can still be stored in the state directory."""
+    """Check the free space of the state directory, MiB."""
     if free_mb >= _SCARCE_MB:
         return ok("state", str(folder))
     found = f"{folder}: {free_mb} MB free"
-    todo = "free space there, or name another directory: service.state"
+    todo = "free space there, or set another directory in service.state"
     if not free_mb:
-        return fail("state", found, "nothing can be stored: cycles fail and no link is submitted", todo)
-    return warn("state", found, "once the disk is full no link is submitted", todo)
+        return fail("state", found, "nothing can be stored; cycles fail and no link is submitted", todo)
+    return warn("state", found, "once the disk is full, no link is submitted", todo)
 
 
 def look_at_place(folder: Path) -> Iterator[Finding]:
-    """Why the state is not in the user's home, where it is not."""
+    """Report a state directory outside the user's home, and why."""
     remark, follows = remark_on(folder), "mirage submit reaches this daemon from this machine only"
     if remark and folder.parent == SHARED_FOLDERS[0]:
         yield ok("state", remark, follows)
     elif remark:
-        yield warn("state", remark, follows, "name a directory on a local disk: service.state; or use PostgreSQL")
+        yield warn("state", remark, follows, "set a directory on a local disk in service.state, or use PostgreSQL")
 
 
 def look_at_daemon(config: Config) -> Finding:
-    """Whether a daemon runs on this state, and is well."""
+    """Check that a daemon runs on this state, and its last cycles."""
     folder = Path(config.service.state)
     if not _is_locked(folder / "daemon.lock"):
-        follows = "chains are not looked after now"
+        follows = "no chain gets successors now"
         if listening(config) is not None:
-            found = f"one answers at {config.api.socket}, but not for the state directory {folder}"
+            found = f"a daemon answers at {config.api.socket}, but not for the state directory {folder}"
             return fail("daemon", found, "the directory was removed or replaced", "restore it, then restart")
         if other := other_daemon(config):
             follows = "it keeps your chains; what is found about settings here is about a daemon of your own"
             return ok("daemon", f"the daemon at {other} answers; you run none of your own", follows)
-        return warn("daemon", "none runs", follows, "mirage daemon, or systemctl start mirage")
+        return warn("daemon", "none runs", follows, "run mirage daemon, or systemctl start mirage")
     beat = read_beat(folder / HEARTBEAT)
     if beat is None:
         return ok("daemon", "runs, and has not completed a cycle yet")
     age = int(time.time()) - beat.time
     found = f"process {beat.pid}, last cycle {age} s ago: {beat.sentence[:120]}"
     if age > _late_after(beat, config):
-        follows = "it hangs, or its state directory cannot be written: no cycle has been recorded since"
-        return fail("daemon", found, follows, "see the finding about the state directory, and the daemon's log")
+        follows = "it hangs, or cannot write its state directory: no cycle has been recorded since"
+        return fail("daemon", found, follows, "see the finding about the state directory, and the log")
     if beat.failed:
         found = f"process {beat.pid}: {beat.failed} cycles failed in a row: {beat.sentence[:120]}"
-        return fail("daemon", found, "no link is submitted while cycles fail", "see the daemon's log")
+        return fail("daemon", found, "no link is submitted while cycles fail", "read the daemon's log")
     if beat.stuck:
-        found = f"process {beat.pid}: {beat.stuck} threads of predictors have not ended for more than a minute"
-        follows = "the fallback decides for chains whose predictor finds no free thread"
+        found = f"process {beat.pid}: {beat.stuck} predictor threads have run for more than a minute"
+        follows = "the fallback predicts for chains whose predictor gets no free thread"
         return warn(
-            "daemon", found, follows, "see in the log which predictor times out; restart to end the threads"
+            "daemon", found, follows, "find the predictor that times out in the log; restart to end the threads"
         )
     return ok("daemon", found)
 
@@ -167,10 +167,10 @@ def other_daemon(config: Config) -> str:
 
 
 def look_at_access(folder: Path) -> Iterator[Finding]:
-    """Whether the daemon that runs has read its keys and its policy as they are now."""
+    """Check that the running daemon uses the present keys and access policy."""
     beat = read_beat(folder / HEARTBEAT)
     if beat is not None and beat.outdated and _is_locked(folder / "daemon.lock"):
-        follows = "what was read before stays in force: a key or right that was taken away still counts"
+        follows = "the former content stays in force: a removed key or right is still valid"
         todo = "correct the file; it is read again within seconds"
         yield fail("access", beat.outdated, follows, todo)
 
@@ -186,66 +186,70 @@ def look_at_socket(config: Config) -> Finding:
     """Whether the API answers."""
     path = str(daemon_socket(Path(config.api.socket)))
     if not config.api.enabled:
+<<<<<<< HEAD
         return warn("interface", "api.enabled = false", "mirage submit cannot reach the daemon", "enable it")
     if not Path(path).exists() and (other := other_daemon(config)):
         return ok("interface", other)
+=======
+        return warn("interface", "api.enabled = false", "mirage submit cannot reach the daemon", "set api.enabled")
+>>>>>>> 81a12190 (doctor: plain findings)
     with socket.socket(socket.AF_UNIX) as to:
         try:
             to.connect(path)
         except (FileNotFoundError, ConnectionRefusedError):
-            return warn("interface", f"nobody answers on {path}", "no daemon runs there", "mirage daemon")
+            return warn("interface", f"no process answers on {path}", "no daemon runs there", "run mirage daemon")
         except OSError as error:
-            todo = "see that all users may enter its directory (mode 755)"
+            todo = "let all users enter its directory (mode 755)"
             return fail("interface", f"{path}: {error.strerror}", "mirage submit cannot reach the daemon", todo)
     return ok("interface", f"answers on {path}")
 
 
 def look_at_munge(auth_info: str) -> Finding:
-    """Whether munge, by which Slurm knows who asks, is there."""
+    """Check that munge, which authenticates Slurm's commands, answers."""
     named = dict(part.partition("=")[::2] for part in auth_info.split(","))
     path = named.get("socket") or "/run/munge/munge.socket.2"
     with socket.socket(socket.AF_UNIX) as to:
         try:
             to.connect(path)
         except OSError as error:
-            follows = "Slurm's commands cannot say who asks"
+            follows = "Slurm cannot authenticate its commands"
             return fail("munge", f"{path}: {error.strerror}", follows, "start munged (systemctl start munge)")
     return ok("munge", f"answers on {path}")
 
 
 def look_at_clock(controller: int, ours: int, rate: float) -> Finding:
-    """Whether both clocks agree; ``rate`` is how fast Slurm's runs."""
+    """Check that both clocks agree; ``rate``: speed of Slurm's clock (1: real time)."""
     skew = (ours - controller) / rate
     found = f"ours is {abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the controller's"
     if rate != 1:
         found += f", {abs(ours - controller)} s of Slurm's time"
     if abs(skew) >= _MUNGE_TTL:
-        follows = "munge rejects credentials from so far away, and decisions would come at the wrong time"
+        follows = "munge rejects credentials with that difference, and decisions come at the wrong time"
         return fail("clock", found, follows, "run chrony or ntpd on both machines")
     if abs(skew) >= 5:
-        return warn("clock", found, "decisions come early or late by that", "run chrony or ntpd on both machines")
+        return warn("clock", found, "decisions are that early or late", "run chrony or ntpd on both machines")
     return ok("clock", "agrees with the controller's")
 
 
 def look_at_helper(helper: Path) -> Iterator[Finding]:
-    """Whether the sudo helper is there and nobody but root can change it."""
+    """Check that the sudo helper exists and that only root can change it."""
     if not helper.exists():
         yield fail("acting", f"{helper} is missing", "nothing can be submitted for others", "install it as root")
         return
     about = helper.stat()
     if about.st_uid != 0 or about.st_mode & _WRITABLE:
-        follows = "whoever can change it acts as all users"
+        follows = "a user who can change it can act as any user"
         yield fail(
-            "acting", f"{helper} can be changed by others than root", follows, f"chown root {helper}; chmod 755"
+            "acting", f"users other than root can change {helper}", follows, f"chown root {helper}; chmod 755"
         )
         return
-    yield ok("acting", f"{helper} is root's")
+    yield ok("acting", f"{helper} belongs to root")
 
 
 def look_at_sudoers(helper: Path, sudo: Commands) -> Finding:
-    """For whom sudo lets this account run the helper without a password, as ``sudo -l`` lists it."""
+    """Check for which users sudo lets this account run the helper without a password (``sudo -l``)."""
     follows = "nothing can be submitted for others"
-    todo = "as root, install deploy/sudoers.d/mirage, and put the users into the group that it names"
+    todo = "as root, install deploy/sudoers.d/mirage, and add the users to its group"
     try:
         answer = sudo.run(["sudo", "-n", "-l"])
     except ClusterUnavailable as error:
@@ -259,32 +263,32 @@ def look_at_sudoers(helper: Path, sudo: Commands) -> Finding:
         )
     whose = "; ".join(found)
     if any(_ROOT.search(each) and "!root" not in each for each in found):
-        follows = "an error of the daemon could act as root"
+        follows = "a bug of the daemon could act as root"
         return warn("acting", f"sudo lets this account run {helper} for {whose}", follows, "add !root to the rule")
     return ok("acting", f"sudo lets this account run {helper} for {whose}")
 
 
 def look_at_tracing(scope: Path = _PTRACE_SCOPE) -> Finding:
-    """Whether a user may trace a helper that runs as that user, before it has forbidden that itself."""
+    """Check whether a user may trace a helper that runs as that user, before the helper forbids it."""
     try:
         restricted = scope.read_text(encoding="ascii").strip() != "0"
-        found = "any process of a user may trace its others (kernel.yama.ptrace_scope is 0)"
+        found = "processes of a user may trace each other (kernel.yama.ptrace_scope is 0)"
     except OSError:
-        restricted, found = False, "the kernel restricts no tracing (no Yama)"
+        restricted, found = False, "the kernel does not restrict tracing (no Yama)"
     if restricted:
         return ok("acting", "users cannot trace the helper that acts for them")
-    follows = "for a moment after its start a user may stop or trace the helper that acts for that user"
-    return warn("acting", found, follows, "set kernel.yama.ptrace_scope=1, where the kernel has Yama")
+    follows = "right after its start, a user may stop or trace the helper that acts for that user"
+    return warn("acting", found, follows, "set kernel.yama.ptrace_scope=1, if the kernel has Yama")
 
 
 def look_at_privileges(state: Path) -> Iterator[Finding]:
-    """Whether the daemon that runs may start sudo at all."""
+    """Check that the running daemon may start sudo."""
     beat = read_beat(state / HEARTBEAT)
     if beat is None or not _is_locked(state / "daemon.lock") or not _may_gain_nothing(beat.pid):
         return
     todo = "install deploy/systemd/mirage-sudo.conf as mirage.service.d/sudo.conf, and restart the daemon"
     found = f"process {beat.pid} runs with NoNewPrivileges"
-    yield fail("acting", found, "sudo cannot become another user: nothing can be submitted", todo)
+    yield fail("acting", found, "sudo cannot switch the user, so no link can be submitted", todo)
 
 
 def _may_gain_nothing(pid: int) -> bool:
@@ -296,21 +300,21 @@ def _may_gain_nothing(pid: int) -> bool:
 
 
 def look_at_tokens(folder: Path) -> Iterator[Finding]:
-    """Whether the directory of tokens is closed to others and holds any."""
+    """Check that the token directory is closed to other users and has tokens."""
     if not folder.is_dir():
         yield fail(
-            "acting", f"acting.tokens: {folder} is no directory", "nothing can be submitted", "make it, mode 700"
+            "acting", f"acting.tokens: {folder} is no directory", "no link can be submitted", "create it, mode 700"
         )
         return
     if stat.S_IMODE(folder.stat().st_mode) & _OTHERS:
-        follows = "a token lets whoever reads it act as its user"
-        yield fail("acting", f"{folder} is open to others", follows, f"chmod 700 {folder}")
+        follows = "a user who reads a token can act as its owner"
+        yield fail("acting", f"{folder} is accessible to other users", follows, f"chmod 700 {folder}")
     users = sorted(file.stem for file in folder.glob("*.jwt"))
     if users:
         yield ok("acting", f"tokens of {', '.join(users[:10])}{' and others' if len(users) > 10 else ''}")
     else:
         todo = "scontrol token username=USER > USER.jwt"
-        yield warn("acting", f"{folder} holds no token", "no user has let Mirage act yet", todo)
+        yield warn("acting", f"{folder} has no token", "Mirage can act for no user yet", todo)
 
 
 def _is_locked(file: Path) -> bool:

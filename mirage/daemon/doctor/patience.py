@@ -11,16 +11,16 @@ if TYPE_CHECKING:
     from mirage.daemon.doctor.finding import Finding
 
 _UNDER_WAY = 15
-"""Seconds until an order is begun by an agent or helper (ten at most), and some for the answer to be seen."""
+"""Seconds until an agent or helper begins a request (at most ten), plus a margin for the reply."""
 _SBATCH = 30
-"""Seconds after which agents and helpers give up ``sbatch``."""
+"""Timeout of ``sbatch`` in agents and helpers, s."""
 
 
 def look_at_settle(config: Config) -> Finding:
-    """A submission may be in progress for as long as all who carry it are patient: ``settle`` must be longer."""
+    """Check that ``settle`` exceeds the sum of the timeouts of a submission."""
     settle, needed = config.loop.settle, _UNDER_WAY + max(_SBATCH, config.cluster.timeout)
-    found = f"loop.settle = {settle} s, a submission may be in progress for {needed} s"
+    found = f"loop.settle = {settle} s; a submission may take up to {needed} s"
     if settle > needed:
-        return ok("settle", found, "a link is never sent a second time while the first is still on its way")
-    follows = "a link whose answer is late may be submitted twice"
+        return ok("settle", found, "a link is never submitted again while its first submission is in progress")
+    follows = "a link whose reply is late may be submitted twice"
     return warn("settle", found, follows, f"set loop.settle above {needed} s")

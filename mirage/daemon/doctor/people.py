@@ -35,13 +35,13 @@ def _limits(row: Row) -> Iterator[Finding]:
     submit, running = _lowest(row, "MaxSubmit", "GrpSubmit"), _lowest(row, "MaxJobs", "GrpJobs")
     if submit is not None and submit < _A_CHAIN_NEEDS:
         follows = "a successor can never be submitted before its predecessor has ended"
-        todo = "ask for MaxSubmitJobs of at least 2 a chain, or use another account"
+        todo = "ask for MaxSubmitJobs of at least 2 per chain, or use another account"
         yield fail(where, f"MaxSubmitJobs={submit}", follows, todo)
     elif submit is not None:
-        follows = f"room for {submit // _A_CHAIN_NEEDS} chains at once in this account"
+        follows = f"room for {submit // _A_CHAIN_NEEDS} chains in this account at the same time"
         yield ok(where, f"MaxSubmitJobs={submit}", follows)
     if running is not None and running < _A_CHAIN_NEEDS:
-        follows = "a successor starts only once its predecessor has ended: no overlap, and a gap each time"
+        follows = "a successor starts only after its predecessor ends: each handover has an interruption"
         yield warn(where, f"MaxJobs={running}", follows, "ask for MaxJobs of at least 2, or use another account")
 
 
@@ -51,42 +51,42 @@ def _lowest(row: Row, *names: str) -> int | None:
 
 
 def look_at_operator(user: str, users: list[Row], controller: str = "") -> Finding:
-    """Whether the daemon's account may let go jobs of others (acting mode release).
+    """Check whether the daemon's account may release other users' jobs (acting mode release).
 
     ``controller``: ``SlurmUser`` of Slurm's settings, who may as well.
     """
     if user in (_SUPERUSER, controller.partition("(")[0]):
-        return ok("acting", f"{user} is Slurm's own user", "it may let go held links of all users")
+        return ok("acting", f"{user} is Slurm's own user", "it may release the held links of all users")
     level = next((row.get("Admin", "") for row in users if row.get("User") == user), "none")
     if level in ("Operator", "Administrator"):
-        return ok("acting", f"{user} is {level}", "it may let go held links of all users")
+        return ok("acting", f"{user} is {level}", "it may release the held links of all users")
     todo = f"sacctmgr modify user {user} set adminlevel=operator"
-    return fail("acting", f"{user} is no Operator ({level})", "held links of others cannot be let go", todo)
+    return fail("acting", f"{user} is no Operator ({level})", "held links of other users cannot be released", todo)
 
 
 def hides_jobs(private: str) -> bool:
-    """Whether ``PrivateData`` keeps the jobs of others from ordinary users."""
+    """Whether ``PrivateData`` hides other users' jobs from ordinary users."""
     return "jobs" in private.lower()
 
 
 def look_at_nodes(user: str, private: str) -> Iterator[Finding]:
-    """Report that ``PrivateData`` keeps the states of nodes from ordinary users."""
+    """Report that ``PrivateData`` hides the states of nodes from ordinary users."""
     if "nodes" in private.lower():
-        follows = f"where {user} is no Operator, forecasts know the queue alone, not the nodes"
-        todo = f"make it one, if they are to count: sacctmgr modify user {user} set adminlevel=Operator"
+        follows = f"unless {user} is an Operator, forecasts use the queue but not the nodes"
+        todo = f"if forecasts need the nodes: sacctmgr modify user {user} set adminlevel=Operator"
         yield warn("privacy", f"PrivateData={private}", follows, todo)
 
 
 def look_at_privacy(user: str, private: str, *, sees_all: bool, acts_for_others: bool) -> Finding:
-    """Whether the daemon's account sees the whole queue; ``sees_all``: Slurm says that it does all the same."""
+    """Check whether the daemon's account sees the whole queue; ``sees_all``: Slurm confirms that it does."""
     found = f"PrivateData={private or 'none'}"
     if not hides_jobs(private):
-        return ok("privacy", found, "the whole queue is seen")
+        return ok("privacy", found, "the whole queue is visible")
     if sees_all:
-        return ok("privacy", f"{found}, {user} is an Operator or Slurm's own user", "the whole queue is seen")
-    todo = f"make it one: sacctmgr modify user {user} set adminlevel=Operator"
+        return ok("privacy", f"{found}, {user} is an Operator or Slurm's own user", "the whole queue is visible")
+    todo = f"make it an Operator: sacctmgr modify user {user} set adminlevel=Operator"
     if acts_for_others:
-        follows = f"{user} is no Operator and does not see the links of other users: their chains hold"
+        follows = f"{user} is no Operator and does not see other users' links: their chains get no successors"
         return fail("privacy", found, follows, todo)
-    follows = f"{user} is no Operator and sees only own jobs: predictions know nothing of the queue"
+    follows = f"{user} is no Operator and sees only its jobs: predictions do not use the queue"
     return warn("privacy", found, follows, todo)

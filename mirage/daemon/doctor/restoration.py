@@ -23,16 +23,16 @@ def check_restoration(config: Config) -> Iterator[Finding]:
     try:
         found = read_restoration(config.store.url)
     except MirageError as error:
-        yield warn("restored", str(error), "this could not be looked at", "see what the database says")
+        yield warn("restored", str(error), "this could not be checked", "check the database")
         return
     if found is None:
         return
     ends = f"the database was restored from a backup that ends at {spell_instant(found.since)}"
     follows = (
-        "its tokens are revoked; chains hold until the daemon has compared them with accounting, and those whose "
-        "links cannot all be known are paused"
+        "its tokens are revoked; no chain gets successors until the daemon has compared it with accounting, and "
+        "chains with possibly unknown links are paused"
     )
-    todo = "see event=restored in the daemon's log, and docs/deploy.md, Restore"
+    todo = "see event=database_restored in the daemon's log, and docs/deploy.md, Restore"
     yield warn("restored", ends, follows, todo)
 
 
@@ -41,9 +41,7 @@ def check_cluster_name(config: Config, here: str) -> Iterator[Finding]:
     try:
         stored = read_cluster_name(config.store.url)
     except MirageError as error:
-        yield warn(
-            "database", str(error), "which cluster it belongs to is not looked at", "see what the database says"
-        )
+        yield warn("database", str(error), "its cluster is not checked", "check the database")
         return
     if not stored or not here:
         return

@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from mirage.daemon.doctor.finding import Finding
     from mirage.daemon.doctor.reading import Row
 
-_OTHERS = "pin ages (links need whole nodes); nice ages, but holds nothing back while a node is idle"
+_OTHERS = "pin ages (links need whole nodes); nice ages, but a link starts at once on an idle node"
 
 
 def look_at_turns(found: str, chosen: Steering) -> Finding:
     """What gains a place where jobs run in turn (priority/basic)."""
     follows = (
-        "jobs run in order of submission: pin keeps the place; a job that is released, or whose nice value "
-        "changes, goes to the end of the queue, so that hold and nice gain nothing"
+        "jobs run in order of submission: pin keeps a link's place; a job that is released, or whose nice value "
+        "changes, goes to the end of the queue, so hold and nice gain nothing"
     )
     if chosen in (Steering.HOLD, Steering.NICE):
         todo = 'set chains.steering = "pin" where links have whole nodes, else "off"'
@@ -31,10 +31,10 @@ def look_at_steering(settings: Row, chosen: Steering) -> Finding:
     flags, enforced = settings.get("PriorityFlags", ""), settings.get("AccountingStorageEnforce", "")
     found = f"PriorityFlags={flags or 'none'}, AccountingStorageEnforce={enforced or 'none'}"
     if "ACCRUE_ALWAYS" in flags.upper():
-        return ok("steering", found, f"hold ages, as everything does from its submission; {_OTHERS}")
+        return ok("steering", found, f"hold ages: every job ages from its submission; {_OTHERS}")
     limits = {"limits", "safe", "all"} & set(enforced.lower().split(","))
-    forgotten = "whenever a job is held" if limits else "where a job is submitted held, as links are"
-    follows = f"hold does not age: it counts from the release, {forgotten}; {_OTHERS}"
+    forgotten = "whenever a job is held" if limits else "if a job is submitted held, as links are"
+    follows = f"hold does not age: a job's age counts from its release {forgotten}; {_OTHERS}"
     if chosen is Steering.HOLD:
         todo = 'set chains.steering = "pin" where links have whole nodes, else "off"'
         return warn("steering", f'{found}, chains.steering = "hold"', follows, todo)

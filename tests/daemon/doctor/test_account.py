@@ -101,7 +101,7 @@ def test_doctor_of_root_judges_the_daemons_account(examined, place: Path) -> Non
 @AS_ROOT
 def test_doctor_of_root_finds_state_the_account_cannot_use(examined, place: Path) -> None:
     (place / "state").chmod(0o500)
-    assert levels(examined()["state"]) == [("fail", f"{place}/state cannot be written")]
+    assert levels(examined()["state"]) == [("fail", f"{place}/state is not writable")]
 
 
 @AS_ROOT

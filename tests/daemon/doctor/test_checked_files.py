@@ -58,7 +58,7 @@ def test_files_of_chains_not_shown_are_not_looked_at(world: World, tmp_path: Pat
     account = DaemonAccount(pwd.getpwnam("nobody").pw_uid, "nobody", "the test")
     (found,) = account.look(lambda: look_at_files(configured))
     assert (found.level, found.check) == ("warn", "files")
-    assert "of other users can be checked is not looked at" in found.follows
+    assert "of other users can be checked is unknown" in found.follows
     assert "administrator" in found.todo
 
 

@@ -90,8 +90,8 @@ def test_one_setting_changes_one_finding(changes: dict[str, str], check: str, le
         ("", "associations,limits,qos", False, "from the release, whenever"),
         ("FAIR_TREE", "safe", False, "from the release, whenever"),
         ("", "all", False, "from the release, whenever"),
-        ("", "none", False, "where a job is submitted held"),
-        ("", "associations", False, "where a job is submitted held"),
+        ("", "none", False, "if a job is submitted held"),
+        ("", "associations", False, "if a job is submitted held"),
     ],
 )
 def test_what_ages_is_as_measured(flags: str, enforce: str, ages: bool, words: str) -> None:
@@ -133,7 +133,7 @@ def test_partition_that_oversubscribes_nodes_is_named() -> None:
     first, shared = look_at_partitions(rows)
     assert [str(first.level), str(shared.level)] == ["ok", "warn"]
     assert shared.found == "OverSubscribe: b FORCE:2, c YES:4, e FORCE"
-    assert "pin may not hold links there" in shared.follows
+    assert "links there may not be pinned" in shared.follows
 
 
 def test_the_limits_of_the_recorded_users() -> None:
