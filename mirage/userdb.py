@@ -105,7 +105,7 @@ class Known(Generic[K, V]):
                 try:
                     told(value)
                 except Exception:  # such as a server's loop that has ended since; others wait for this thread
-                    _LOG.debug("nobody takes the answer of the user database any more", exc_info=True)
+                    _LOG.debug("event=user_lookup_unused", exc_info=True)
 
 
 def _name(uid: int) -> str:

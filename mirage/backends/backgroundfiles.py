@@ -183,7 +183,7 @@ class BackgroundFiles:
         try:
             return self._check(batch.owner, tuple(file.path for file in batch.files))
         except Exception:
-            _LOG.exception("the files of %s could not be checked", batch.owner)
+            _LOG.exception("event=internal_error text=%r user=%s", "file check: bug in Mirage", batch.owner)
             bug = FileState(Presence.UNKNOWN, "internal error (bug in Mirage); the daemon's log has the traceback")
             return (bug,) * len(batch.files)
 

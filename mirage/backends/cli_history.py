@@ -36,5 +36,5 @@ def past_jobs(commands: Commands, start: Seconds, end: Seconds) -> JobTable:
     except BadSpelling as fault:
         raise ClusterUnavailable(f"sacct: {fault}") from fault
     if left_out:
-        _log.warning("sacct: %d jobs between %d and %d are not understood and left out", left_out, start, end)
+        _log.warning("event=jobs_left_out source=sacct jobs=%d start=%d end=%d", left_out, start, end)
     return found

@@ -94,7 +94,8 @@ def no_answer(trouble: Exception) -> Fates:
     """What is known where accounting did not answer."""
     if isinstance(trouble, QueryRejected):
         return Fates({}, answered=False, rejected=str(trouble))
-    _LOG.warning("accounting cannot be asked, links stay as they were last seen: %s", trouble)
+    text = "links keep their last known state"
+    _LOG.warning("event=accounting_unavailable error=%r text=%r", str(trouble), text)
     return Fates({}, answered=False)
 
 

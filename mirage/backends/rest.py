@@ -172,9 +172,7 @@ class RestCluster:
         except BadSpelling as error:
             self._rest.unavailable("accounting's answer is not as expected", str(error))
         if left_out:
-            _log.warning(
-                "slurmrestd: %d jobs between %d and %d are not understood, left out", left_out, start, end
-            )
+            _log.warning("event=jobs_left_out source=slurmrestd jobs=%d start=%d end=%d", left_out, start, end)
         return found
 
     def keeps_comments(self) -> None:

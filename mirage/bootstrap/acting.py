@@ -57,8 +57,9 @@ def _by_agents(config: Config, own: World) -> World:
 
 
 def _late(owner: str, order_id: str, answer: Answer) -> None:
-    """An answer that nobody waited for any more: snapshots tell what became of it."""
-    _LOG.warning("%s's agent answers order %s too late: %s", owner, order_id, answer.verdict.name.lower())
+    """Log an agent's answer after the timeout; the next snapshot shows the outcome."""
+    verdict = answer.verdict.name.lower()
+    _LOG.warning("event=agent_answer_late user=%s order=%s result=%s", owner, order_id, verdict)
 
 
 def _by_release(config: Config, own: World) -> World:

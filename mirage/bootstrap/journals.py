@@ -81,14 +81,14 @@ class LoggedJournal:
         self._written()
 
     def _tell(self, entry: Entry) -> None:
-        """Whatever a listener makes of it must not reach the loop; its fault is said once."""
+        """Pass the entry to the listeners; an error of one does not reach the loop and is logged once."""
         for listener in self._listeners:
             try:
                 listener(entry)
             except Exception:
                 if listener not in self._deaf:
                     self._deaf.add(listener)
-                    _LOG.exception("a listener failed; a fault of this program, report it")
+                    _LOG.exception("event=internal_error text=%r", "journal listener: bug in Mirage; report it")
 
     def _level(self, entry: Entry) -> int:
         """A chain that waits says the same each minute."""

@@ -110,14 +110,16 @@ class Observability:
             self.meters.submitted(_RESULTS.get(deed.result.partition(":")[0], "failed"))
 
     def seen(self, status: Status) -> None:
-        """A cycle has ended. A fault in here must not look like one of the loop."""
+        """Process an ended cycle. An error here must not look like one of the loop."""
         try:
             if self.messenger is not None:
                 self.messenger.tell(status)
             for foreseen in self.ledger.settle(status.chains):
                 self.meters.came_true(foreseen)
         except Exception:
-            _LOG.exception("what this cycle brought is not told; a fault of this program, report it")
+            _LOG.exception(
+                "event=internal_error text=%r", "metrics or messages: bug in Mirage; report the traceback"
+            )
 
     def close(self) -> None:
         """Let go of threads."""

@@ -112,7 +112,9 @@ def shelved(text: str, models: Path) -> str:
     except OSError as error:
         if is_built_in(name):
             return text
-        raise ConfigError(str(shelf), f"cannot be read: {error.strerror}; it must be the daemon's") from error
+        raise ConfigError(
+            str(shelf), f"cannot be read: {error.strerror}; the daemon's account must own it"
+        ) from error
     return f"{name}:{shelf / parameter}" if kept else text
 
 
@@ -140,7 +142,7 @@ def _cluster(config: Config, lore: Lore | None) -> ClusterConfig | None:
     if lore is None:
         return None
     if lore.description is None:
-        problem = f"the backend {config.cluster.backend} does not tell how the cluster is set up: name its file"
+        problem = f"the backend {config.cluster.backend} cannot describe the cluster; set the cluster's file"
         raise ConfigError("predictors.lookahead.cluster", problem)
     return lore.description()
 
@@ -169,9 +171,9 @@ def _check_at_home(predictor: Predictor, config: Config, lore: Lore | None) -> N
     except (ConfigError, ClusterUnavailable) as error:
         if config.predictors.lookahead.cluster:
             raise
-        remark = f"whether it was trained on this cluster is not known: {error}"
+        remark = f"cannot check whether it was trained on this cluster: {error}"
     if remark:
-        _LOG.warning("%s: %s", predictor.name, remark)
+        _LOG.warning("event=model_origin predictor=%s text=%r", predictor.name, remark)
 
 
 def _remark(trained: ClusterMark, cluster: ClusterConfig) -> str:

@@ -102,22 +102,26 @@ class Service:
             self.lore.clock.check(jumped=jumped)
 
     def prepare_named(self, guards: Guards, seconds: float) -> None:
-        """Build what live chains name, within so many seconds; until it is built the fallback decides for them."""
+        """Build the predictors of live chains, for up to ``seconds``; until then the fallback decides for them."""
         until = time.monotonic() + seconds
         live = [record.chain for record in self.store.chains.load() if not record.over]
         for name, owner in sorted({(chain.predictor, chain.owner) for chain in live}):
             try:
                 guards.prepare(name, max(0.0, until - time.monotonic()), Asker(owner))
             except MirageError as error:
-                _LOG.warning("%s; chains that name it are decided by loop.fallback", error)
+                _LOG.warning(
+                    "event=predictor_unavailable error=%r text=%r", str(error), "loop.fallback decides instead"
+                )
 
     def tell_cycle(self) -> None:
-        """A cycle has ended, and what it wrote is stored. A watcher that raises keeps no other from hearing it."""
+        """Notify the watchers of a stored cycle; one that raises does not affect the others."""
         for watcher in self.watchers:
             try:
                 watcher(self.loop.status)
             except Exception:
-                _LOG.exception("internal error (bug in Mirage): one that watches the cycles failed")
+                _LOG.exception(
+                    "event=internal_error text=%r", "cycle watcher: bug in Mirage; report the traceback"
+                )
 
     def reconfigure(self, config: Config) -> None:
         """Decide and look by another configuration; to be called between cycles.

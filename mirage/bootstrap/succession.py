@@ -39,7 +39,7 @@ class PuttingAway:
                 answer.result()
                 done()
             except Exception:  # the next use of the name is another try
-                _LOG.exception("what was UID %d's, by the name of %r, is not put away", uid, name)
+                _LOG.exception("event=former_user_not_removed uid=%d user=%r", uid, name)
                 failed()
 
         try:
@@ -48,7 +48,7 @@ class PuttingAway:
                 gate.sessions.close_all(name)
                 gate.tokens.revoke_all(name)
         except MirageError as error:
-            _LOG.warning("tokens of %r are not revoked: %s", name, error)
+            _LOG.warning("event=tokens_not_revoked user=%r error=%r", name, str(error))
             failed()
             return
         service.commands.put(PutAway(name, uid)).add_done_callback(answered)

@@ -22,7 +22,7 @@ def refill(windows: QueueWindows, archive: SnapshotArchive, now: Seconds) -> Non
         for time in archive.times(now - LENGTH * SPACING, now + 1):
             _add(windows, archive, time)
     except StoreUnavailable as error:
-        _LOG.warning("the queue's last day is not known: %s", error)
+        _LOG.warning("event=queue_history_unavailable error=%r", str(error))
 
 
 def _add(windows: QueueWindows, archive: SnapshotArchive, time: Seconds) -> None:
@@ -30,4 +30,4 @@ def _add(windows: QueueWindows, archive: SnapshotArchive, time: Seconds) -> None
         for snapshot in archive.read(time, time + 1):
             windows.add(snapshot)
     except MirageError as error:
-        _LOG.warning("the queue's last day lacks a snapshot: %s", error)
+        _LOG.warning("event=snapshot_unreadable error=%r", str(error))

@@ -46,9 +46,8 @@ def make_folder(folder: Path, mode: int, key: str) -> Path:
 def make_private_folder(folder: Path, key: str) -> Path:
     """As ``make_folder``, for what is no other user's business.
 
-    In a directory that all users may write to (``/var/tmp``) another user may have been there first: what is a
-    link,
-    belongs to another user or is open to others is rejected.
+    In a directory that all users may write to (``/var/tmp``) another user may have been first: a link, and a
+    directory that belongs to another user or is open to others, are rejected.
     """
     made = make_folder(folder, 0o700, key)
     _check_private(folder, key)
@@ -56,7 +55,7 @@ def make_private_folder(folder: Path, key: str) -> Path:
 
 
 def keep_files_private() -> None:
-    """From now on what this process makes is no other user's, also in a directory that was made open to others."""
+    """Create all later files of this process without access for other users, whatever their directory."""
     os.umask(os.umask(_OTHERS) | _OTHERS)
 
 
@@ -72,25 +71,24 @@ def _check_private(folder: Path, key: str) -> None:
         return
     if not may_be_had(folder, os.geteuid()):
         raise ConfigError(
-            key, f"{folder} is a link or another user's, in a directory that is open to all; name another one"
+            key,
+            f"{folder} is a link or belongs to another user, in a directory that is open to all; choose another",
         )
     if stat.S_IMODE(folder.lstat().st_mode) & _OTHERS:
-        raise ConfigError(
-            key, f"{folder} is open to others, and scripts of chains lie in there; chmod 700 {folder}"
-        )
+        raise ConfigError(key, f"{folder} has scripts of chains and is open to other users; chmod 700 {folder}")
 
 
 def check_database(url: str, heartbeat: Path) -> None:
     """Make sure that a daemon which has run before does not begin again without its chains.
 
-    Raises ``ConfigError`` where its SQLite file is empty; one that is missing may be an administrator's wish, and
-    is logged.
+    Raises ``ConfigError`` if its SQLite file is empty; a missing file may be intended, and is only logged.
     """
     file = locate(url).file
     if file is None or not heartbeat.exists():
         return
     if not file.exists():
-        _LOG.warning("%s is missing, although a daemon has run here before: no chain is known", file)
+        text = "a daemon has run here before; its chains are lost unless you restore the file"
+        _LOG.warning("event=database_missing file=%s text=%r", file, text)
     elif not file.stat().st_size:
         problem = "is empty, although a daemon has run here before: all chains would be lost"
         raise ConfigError("store.url", f"{file} {problem}; put a backup in its place, or delete it to begin again")

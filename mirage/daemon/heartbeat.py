@@ -62,7 +62,7 @@ class Heartbeat:
             write_anew(self._file, json.dumps(asdict(beat)).encode())
         except OSError as error:
             if not self._failed:
-                _LOG.warning("no heartbeat: %s cannot be written: %s", self._file, error.strerror)
+                _LOG.warning("event=heartbeat_not_written file=%s error=%r", self._file, error.strerror)
             self._failed = True
         else:
             self._failed = False

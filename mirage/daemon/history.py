@@ -118,23 +118,23 @@ class AccountingImport:
         self._stopped = stopped
 
     def run(self) -> str:
-        """Import what is missing; says how much, nothing where nothing is due.
+        """Import what is missing; return a text with the number of jobs, empty if nothing is due.
 
-        Raises ``ClusterUnavailable`` and ``StoreUnavailable``; what came before that stays imported.
+        Raises ``ClusterUnavailable`` and ``StoreUnavailable``; earlier jobs stay imported.
         """
         now = self._clock.now()
         begin, done, counts = now - self._span, self._known(now), list[int]()
         try:
             for start, end in done.missing(begin, now):
                 if counts and self._stopped.wait(_PAUSE):
-                    return f"{sum(counts)} jobs imported; the daemon ends before all are"
+                    return f"{sum(counts)} jobs imported; the rest follows after the next start"
                 counts.append(self._kept.add(self._ask(start, end)))
                 done = done.with_window(start, end)
                 self._note(done)
         finally:
             if counts:
                 self._kept.changed()
-        return f"{sum(counts)} jobs imported; questions asked: {len(counts)}" if counts else ""
+        return f"{sum(counts)} jobs imported; queries: {len(counts)}" if counts else ""
 
     def _known(self, now: Seconds) -> Imported:
         """What is imported; nothing where that is not known or cannot be."""
@@ -149,7 +149,8 @@ class AccountingImport:
         try:
             write_anew(self._marker, json.dumps({"from": done.first, "until": done.until}).encode())
         except OSError as error:
-            _LOG.warning("%s cannot be written, so the import begins anew each time: %s", self._marker, error)
+            text = "the next start imports everything again"
+            _LOG.warning("event=import_not_noted file=%s error=%r text=%r", self._marker, str(error), text)
 
 
 def started_jobs(table: JobTable) -> StartedJobs:

@@ -47,7 +47,7 @@ class Housekeeping:
         self._scheduler.start()
 
     def close(self) -> None:
-        """Begin no chore any more; one at work is not waited for."""
+        """Start no further chore; do not wait for a running one."""
         self._scheduler.shutdown(wait=False)
 
 
@@ -55,9 +55,9 @@ def _do(chore: Chore) -> None:
     try:
         said = chore.work()
     except MirageError as error:
-        _LOG.warning("%s: %s", chore.name, error)
+        _LOG.warning("event=chore_failed chore=%s error=%r", chore.name, str(error))
     except Exception:
-        _LOG.exception("%s: a fault of this program, report it", chore.name)
+        _LOG.exception("event=internal_error chore=%s text=%r", chore.name, "bug in Mirage; report the traceback")
     else:
         if said:
-            _LOG.info("%s: %s", chore.name, said)
+            _LOG.info("event=chore_done chore=%s text=%r", chore.name, said)

@@ -63,7 +63,7 @@ class Office:
         try:
             return self.campaign.step()
         except Exception:
-            _LOG.exception("the lease is not asked for; a fault of this program, report it")
+            _LOG.exception("event=internal_error text=%r", "lease renewal: bug in Mirage; report the traceback")
             return _AFTER_FAULT
 
 

@@ -71,16 +71,16 @@ def run_daemon(load: Callable[[], Loaded], build: Build, *, once: bool = False) 
         make_folder(Path(config.service.runtime), 0o755, "service.runtime")
     keep_files_private()
     if remark := remark_on(state):
-        _LOG.warning("%s", remark)
+        _LOG.warning("event=state_directory text=%r", remark)
     with single_instance(state / "daemon.lock"), ExitStack() as closing:
         notifier = Notifier(os.environ)
         with loaded.explaining():
             check_database(config.store.url, state / HEARTBEAT)
             office = closing.enter_context(open_office(config))
         if once and (why := Tenure.of(office.campaign).impediment()):
-            raise MirageError(f"{why}: only the daemon that leads looks at the cluster and decides")
+            raise MirageError(f"{why}: only the leader polls the cluster and decides")
         while True:
-            # Whoever begins to lead begins again, from the store: nothing that was in memory can be wrong then.
+            # A new leader starts from the database, so that no stale state in memory remains.
             notifier.alive()
             with loaded.explaining():
                 service = build(loaded.config, notifier.alive, Tenure.of(office.campaign))
@@ -139,7 +139,10 @@ class _Daemon:
         """Cycle until told to end or another term begins; ``closing`` gets what is to be ended then."""
         closing.callback(SignalWatch(self._ticks.stop, self._ask_reload).close)
         _LOG.info(
-            "mirage %s: process %d, predictor %s", __version__, os.getpid(), self._service.config.loop.predictor
+            "event=daemon_started version=%s pid=%d predictor=%s",
+            __version__,
+            os.getpid(),
+            self._service.config.loop.predictor,
         )
         self._open(closing)
         cycle = self._cycle()
@@ -154,10 +157,10 @@ class _Daemon:
                 cycle = self._cycle()
         if self.told_to_end:
             cycles = self._service.loop.status.cycles
-            _LOG.info("ended after %d cycles; the chains' jobs stay on the cluster", cycles)
+            _LOG.info("event=daemon_stopped cycles=%d text=%r", cycles, "the chains' jobs stay on the cluster")
         else:
-            leads = "now" if self._office.campaign.term else "no more"
-            _LOG.warning("this daemon leads %s", leads)
+            term = self._office.campaign.term
+            _LOG.warning("event=leadership_%s term=%d", "gained" if term else "lost", term)
 
     def run_once(self) -> int:
         """One cycle; 1 if it failed."""
@@ -237,12 +240,12 @@ class _Daemon:
                 self._service.reconfigure(plan.config)
             self._service.origin = loaded.origin
         except MirageError as error:
-            _LOG.error("the old configuration stays: %s", error)
+            _LOG.error("event=reload_failed error=%r text=%r", str(error), "the old configuration stays in force")
         else:
             set_up_logging(plan.config.log.level, plan.config.log.format)
-            _LOG.info("configuration read again; changed: %s", ", ".join(plan.changed) or "nothing")
+            _LOG.info("event=configuration_reloaded changed=%s", ",".join(plan.changed) or "none")
             if plan.waiting:
-                _LOG.warning("only a restart changes: %s", ", ".join(plan.waiting))
+                _LOG.warning("event=restart_needed keys=%s", ",".join(plan.waiting))
         self._notifier.ready()
 
     def _prune(self) -> str:
@@ -256,7 +259,7 @@ def _close(service: Service) -> None:
     try:
         service.close()
     except MirageError as error:
-        _LOG.error("the last lines of the journal are lost: %s", error)
+        _LOG.error("event=journal_entries_lost error=%r", str(error))
 
 
 def _summary(status: Status) -> str:

@@ -61,13 +61,15 @@ class SignalWatch:
     def _obey(self, number: int) -> None:
         name = signal.Signals(number).name
         if number == signal.SIGHUP:
-            _LOG.info("%s: the configuration is read again after this cycle", name)
+            _LOG.info("event=reload_requested signal=%s text=%r", name, "after this cycle")
             self._reload()
         elif number in _WATCHED and self._stopping:
-            _LOG.warning("%s again: ending at once", name)
+            _LOG.warning("event=stopping signal=%s text=%r", name, "second signal: immediately")
             logging.shutdown()
             os._exit(128 + number)
         elif number in _WATCHED:
             self._stopping = True
-            _LOG.info("%s: ending after this cycle; again ends at once", name)
+            _LOG.info(
+                "event=stopping signal=%s text=%r", name, "after this cycle; a second signal stops immediately"
+            )
             self._stop()

@@ -31,15 +31,15 @@ class Standby:
             asked.answer.set_exception(MirageError(f"this daemon does not act now: {why}"))
         sentence = f"stands by: {why}"
         if sentence != self._said:
-            _LOG.info("%s", sentence)
+            _LOG.info("event=standby reason=%r", why)
             self._said = sentence
         try:
             self._service.stand_by(sentence)
         except (StoreUnavailable, ConfigError) as error:
             self.failures += 1
             loop = self._service.loop
-            loop.status = loop.status.failing(f"{why}; what the leader has stored cannot be read: {error}")
-            _LOG.warning("what the leader has stored cannot be shown: %s", error)
+            loop.status = loop.status.failing(f"{why}; cannot read the stored chains: {error}")
+            _LOG.warning("event=stored_state_unavailable error=%r", str(error))
         else:
             self.failures = 0
         return Cycle(sentence, NEVER, deciding=False)

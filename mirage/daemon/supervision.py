@@ -69,7 +69,7 @@ class Supervisor:
             name = type(error).__name__
             return self._held(f"unexpected {name}: {error}", f"unexpected {name}; see the daemon's log")
         if self.failures:
-            _LOG.info("a cycle works again after %d that did not", self.failures)
+            _LOG.info("event=cycle_recovered failed=%d", self.failures)
         self.failures = 0
         return cycle
 
@@ -87,11 +87,11 @@ class Supervisor:
         place = f"{type(error).__name__} {frame.filename}:{frame.lineno}"
         if place not in self._seen:
             self._seen.add(place)
-            _LOG.error("a fault of this program, report it", exc_info=error)
+            _LOG.error("event=internal_error text=%r", "bug in Mirage; report the traceback", exc_info=error)
 
     def _notice_jump(self) -> bool:
         jump = self._jumps.jump()
         if jump:
             way = "forward" if jump > 0 else "back"
-            _LOG.warning("the clock of this machine was set %s by %.0f s", way, abs(jump))
+            _LOG.warning("event=clock_set direction=%s seconds=%.0f", way, abs(jump))
         return bool(jump)

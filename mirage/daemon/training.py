@@ -122,13 +122,14 @@ class Retraining:
             name: folder for name, folder in self.shelf.in_use().items() if name in self.curriculum.predictors
         }
         others = [f"{name}:{folder}" for name, folder in in_use.items()]
-        again = "" if self._last().tries < 2 else "again, as the daemon was killed meanwhile; "
+        tries = self._last().tries
         names = ", ".join(self.curriculum.predictors)
-        _LOG.info("training of %s begins: %s%d jobs, links of %s nodes", names, again, len(jobs), nodes)
+        text = "event=training_started predictors=%r jobs=%d nodes=%s attempt=%d"
+        _LOG.info(text, names, len(jobs), ",".join(map(str, nodes)), max(tries, 1))
         argv = self._command(work, cluster, spans, nodes, limit, others)
         if not self.launcher.run(argv, work, self.stopped):
             self._forget()
-            return "ended before its time, as the daemon does; it begins again"
+            return "stopped because the daemon stops; the next start repeats it"
         said = self._judge(work, spans, in_use)
         shutil.rmtree(work, ignore_errors=True)
         return said
@@ -188,14 +189,14 @@ class Retraining:
 
         kept = self.shelf.keep(model)
         if kept.current:
-            return f"{kept.name}:{kept.version} is in use already"
+            return f"{kept.name}:{kept.version} is active already"
         told, fault = f"{kept.name}:{kept.version}: {proof}", proof.fault(spans.tested, before)
         if fault or not self.curriculum.promote:
             self.shelf.watch(kept)
-            why = fault or f"`mirage models promote {kept.name}:{kept.version}` puts it in use"
+            why = fault or f"`mirage models promote {kept.name}:{kept.version}` activates it"
             return f"{told}: in shadow ({why})"
         self.shelf.put_in_use(read_package(model))
-        return f"{told}: in use from now on"
+        return f"{told}: active from now on"
 
     def _last(self) -> Begun:
         """The last training that began here; without one it is long ago."""
@@ -211,7 +212,7 @@ class Retraining:
         try:
             write_anew(self._marker, json.dumps(asdict(begun)).encode())
         except OSError as error:
-            raise MirageError(f"{self._marker} cannot be written, so nothing is trained: {error}") from error
+            raise MirageError(f"cannot write {self._marker}, so no model is trained: {error}") from error
 
     def _forget(self) -> None:
         self._marker.unlink(missing_ok=True)

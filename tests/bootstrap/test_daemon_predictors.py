@@ -126,14 +126,14 @@ def test_members_of_an_ensemble_are_those_that_the_daemon_would_have(tmp_path: P
     assert guards.of("").predictor.name == "ensemble:lookahead+quantile"
     assert guards.wants.history > 0
     guards.close()
-    with pytest.raises(ConfigError, match=r"loop.predictor: .*does not tell how the cluster is set up"):
+    with pytest.raises(ConfigError, match=r"loop.predictor: .*cannot describe the cluster"):
         build_guards(config(tmp_path, '[loop]\npredictor = "ensemble:lookahead+quantile"\n'), Lore())
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('predictor = "lookahead"', r"loop.predictor: .*does not tell how the cluster is set up"),
+        ('predictor = "lookahead"', r"loop.predictor: .*cannot describe the cluster"),
         ('predictor = "lookahead:3"', r"loop.predictor: .*takes no parameter"),
         ('shadows = ["average", "crystal-ball"]', r"loop.shadows: no predictor 'crystal-ball'"),
         ('shadows = ["fixed:soon"]', r"loop.shadows: predictor 'fixed:soon'"),

@@ -80,7 +80,7 @@ def stopped(tmp_path: Path) -> Site:
 def site(stopped: Site) -> Iterator[Site]:
     """Its daemon runs."""
     with stopped.place.start() as daemon:
-        daemon.wait_for("predictor reactive")
+        daemon.wait_for("predictor=reactive")
         yield stopped
 
 

@@ -130,7 +130,7 @@ def test_an_import_that_was_cut_short_long_ago_has_no_gap(setting: Setting) -> N
 
 def test_an_import_ends_when_the_daemon_does(setting: Setting) -> None:
     setting.stopped.set()
-    assert setting.run() == "24 jobs imported; the daemon ends before all are"
+    assert setting.run() == "24 jobs imported; the rest follows after the next start"
     setting.stopped.clear()
     assert setting.run() == "696 jobs imported; questions asked: 29"
 

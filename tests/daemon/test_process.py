@@ -43,7 +43,7 @@ def test_a_chain_is_kept_running_and_the_daemon_ends_when_told(folder: DaemonFol
 def test_both_signals_end_it_also_while_it_waits(folder: DaemonFolder, number: signal.Signals) -> None:
     folder.configure('[loop]\npredictor = "reactive"\ninterval = "30d"\nlongest_interval = "30d"\n')
     with folder.start() as daemon:
-        daemon.wait_for("predictor reactive")
+        daemon.wait_for("predictor=reactive")
         daemon.signal(number)
         assert daemon.ended() == 0
 
@@ -80,7 +80,7 @@ def test_once_fails_where_its_cycle_does(folder: DaemonFolder) -> None:
 
 def test_the_second_daemon_names_the_first(folder: DaemonFolder) -> None:
     with folder.start() as first:
-        first.wait_for("predictor reactive")
+        first.wait_for("predictor=reactive")
         with folder.start() as second:
             assert second.ended() == 1
         assert f"a daemon runs already, process {first.process.pid}" in second.text
@@ -90,7 +90,7 @@ def test_the_second_daemon_names_the_first(folder: DaemonFolder) -> None:
 
 def test_the_lock_of_a_killed_daemon_is_free(folder: DaemonFolder) -> None:
     with folder.start() as first:
-        first.wait_for("predictor reactive")
+        first.wait_for("predictor=reactive")
         first.process.kill()
         first.ended()
     with folder.start("--once") as second:
@@ -115,11 +115,11 @@ def test_killed_at_any_step_of_a_submission_there_is_one_successor(folder: Daemo
 
 def test_reload_takes_over_what_it_can_and_says_what_it_cannot(folder: DaemonFolder) -> None:
     with folder.start() as daemon:
-        daemon.wait_for("predictor reactive")
+        daemon.wait_for("predictor=reactive")
         folder.configure('[loop]\npredictor = "fixed:1h"\n[acting]\nmode = "agent"\n[log]\nformat = "json"\n')
         daemon.signal(signal.SIGHUP)
-        daemon.wait_for("only a restart changes: acting.mode")
-    assert daemon.said('"text": "configuration read again; changed: loop.predictor, log.format"')
+        daemon.wait_for("event=restart_needed keys=acting.mode")
+    assert daemon.said('"text": "event=configuration_reloaded changed=loop.predictor,log.format"')
 
 
 @pytest.mark.parametrize(
@@ -133,14 +133,14 @@ def test_reload_takes_over_what_it_can_and_says_what_it_cannot(folder: DaemonFol
 )
 def test_a_bad_file_changes_nothing_and_is_named(folder: DaemonFolder, bad: str, key: str) -> None:
     with folder.start() as daemon:
-        daemon.wait_for("predictor reactive")
+        daemon.wait_for("predictor=reactive")
         folder.configure(bad)
         daemon.signal(signal.SIGHUP)
-        daemon.wait_for("the old configuration stays")
+        daemon.wait_for("event=reload_failed")
         folder.configure('[loop]\npredictor = "average"\n')
         daemon.signal(signal.SIGHUP)
-        daemon.wait_for("configuration read again; changed: loop.predictor")
-    (complaint,) = [line for line in daemon.lines if "the old configuration stays" in line]
+        daemon.wait_for("event=configuration_reloaded changed=loop.predictor")
+    (complaint,) = [line for line in daemon.lines if "event=reload_failed" in line]
     assert key in complaint
     assert str(folder.config) in complaint
 
@@ -200,7 +200,7 @@ def test_the_unexpected_is_traced_once_and_survived(folder: DaemonFolder) -> Non
     with folder.start() as daemon:
         daemon.wait_for("unexpected RuntimeError: nobody expects this", times=3)
         folder.take_back("bug")
-        daemon.wait_for("a cycle works again")
+        daemon.wait_for("event=cycle_recovered")
         daemon.wait_for("submitted link 1")
     assert daemon.text.count("Traceback") == 1
 
@@ -218,7 +218,7 @@ def test_a_store_that_fails_is_a_hold(folder: DaemonFolder) -> None:
             daemon.wait_for("cycle-failed", times=2 * time)
             holder.execute("ROLLBACK")
             holder.close()
-            daemon.wait_for("a cycle works again", times=time)
+            daemon.wait_for("event=cycle_recovered", times=time)
         daemon.wait_for("submitted link 3")
     store.close()
     record = folder.record()
@@ -260,7 +260,7 @@ def test_the_loop_goes_on_without_its_interface_which_comes_back(folder: DaemonF
     with folder.start() as daemon:
         wait_until((folder.folder / "run" / "api.sock").exists, "the socket")
         folder.ask("end-api")
-        daemon.wait_for("interface: it had ended and answers again")
+        daemon.wait_for("event=chore_done chore=interface text='it had ended and answers again'")
         assert asked(folder, "GET", "/healthz")[0] == 200
         known = len(folder.submissions())
         wait_until(lambda: len(folder.submissions()) > known, "another link")

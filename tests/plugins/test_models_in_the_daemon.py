@@ -101,8 +101,8 @@ def refuse() -> ClusterConfig:
     ("lore", "words"),
     [
         (described("made up"), "was changed since the model was trained"),
-        (Lore(), "whether it was trained on this cluster is not known"),
-        (Lore(description=refuse), "is not known: scontrol: exit 1"),
+        (Lore(), "cannot check whether it was trained on this cluster"),
+        (Lore(description=refuse), "trained on this cluster: scontrol: exit 1"),
     ],
 )
 def test_a_cluster_that_has_changed_or_does_not_tell_is_warned_of(

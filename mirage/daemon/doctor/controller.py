@@ -102,8 +102,8 @@ def _accounting(settings: Row) -> Finding:
     storage = settings.get("AccountingStorageType", "").removeprefix("accounting_storage/")
     if storage in ("", "none"):
         follows = (
-            "the end of a link is known only while slurmctld keeps the job (MinJobAge); if no daemon polls in that "
-            "time, the chain pauses; past waits come only from polls"
+            "the end of a link is known only while slurmctld keeps the job (MinJobAge); if no daemon polls in "
+            "that time, the chain pauses; past waits come only from polls"
         )
         return warn("accounting", "no accounting", follows, "keep MinJobAge well above loop.interval")
     flags = settings.get("AccountingStoreFlags", "")

@@ -34,7 +34,7 @@ def look_at_steering(settings: Row, chosen: Steering) -> Finding:
         return ok("steering", found, f"hold ages: every job ages from its submission; {_OTHERS}")
     limits = {"limits", "safe", "all"} & set(enforced.lower().split(","))
     forgotten = "whenever a job is held" if limits else "if a job is submitted held, as links are"
-    follows = f"hold does not age: a job's age counts from its release {forgotten}; {_OTHERS}"
+    follows = f"hold does not age: age counts from the release, {forgotten}; {_OTHERS}"
     if chosen is Steering.HOLD:
         todo = 'set chains.steering = "pin" where links have whole nodes, else "off"'
         return warn("steering", f'{found}, chains.steering = "hold"', follows, todo)
