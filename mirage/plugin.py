@@ -104,8 +104,8 @@ def artifact_factory(plugin: str) -> Callable[[str], ArtifactPredictor]:
     def build(parameter: str) -> ArtifactPredictor:
         if not parameter:
             raise ValueError(
-                f"needs a trained model: `mirage train {plugin}` makes one, `mirage models promote` puts it in "
-                f"use; a configuration may also name the directory of one, {plugin}:FOLDER"
+                f"needs a trained model: `mirage train {plugin}` makes one, `mirage models promote` activates it; "
+                f"a configuration may also name the model's directory, {plugin}:DIR"
             )
         return load_artifact(Path(parameter).expanduser(), f"{plugin}:{parameter}", plugin=plugin)
 

@@ -41,7 +41,7 @@ class CliActuator:
         try:
             return sbatch.read_job_id(answer.out)
         except BadSpelling as fault:
-            raise ClusterUnavailable(f"sbatch: {fault}; whether the job was submitted is not known") from fault
+            raise ClusterUnavailable(f"sbatch: {fault}; it is unknown whether the job was submitted") from fault
 
     def estimate_start(self, request: JobRequest) -> Seconds:
         """What ``sbatch --test-only`` says. See the port."""

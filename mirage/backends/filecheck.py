@@ -81,7 +81,7 @@ def check_files(paths: Sequence[str], viewer: Viewer) -> tuple[FileState, ...]:
         if problem := path_problem(path):
             states.append(FileState(Presence.UNKNOWN, f"{path[:80]!r}: {problem}", denied=True))
         elif left <= 0:
-            text = f"{_cut(path)}: not checked: the paths checked at once have over {_MOST_NAMES_AT_ONCE} names"
+            text = f"{_cut(path)}: not checked: the paths of one check have over {_MOST_NAMES_AT_ONCE} names"
             states.append(FileState(Presence.UNKNOWN, text))
         else:
             with _Walk(viewer) as walk:

@@ -51,4 +51,4 @@ class Leading:
         try:
             self._check_owner(owner)
         except StoreUnavailable as error:
-            raise NotPermitted(f"which user has the name {owner} is not known: {error}") from None
+            raise NotPermitted(f"cannot determine the user with the name {owner}: {error}") from None

@@ -52,7 +52,7 @@ class RecordedCluster:
         self._coming = iter(snapshots)
         first = next(self._coming, None)
         if first is None:
-            raise NothingRecorded("no snapshot is kept for this time: nothing can be replayed")
+            raise NothingRecorded("no snapshot of this time is stored; nothing can be replayed")
         self._current = first
         self._own: dict[str, Job] = {}
         self._noted: list[Noted] = []

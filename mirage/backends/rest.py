@@ -90,7 +90,7 @@ class Rest:
         if answer.unknown_path:
             self.version.forget()
             where = f"slurmrestd at {self.client.address.text}: {method} {family}/{path}"
-            raise NoSuchPath(f"{where}: there is no such path; was slurmrestd upgraded?")
+            raise NoSuchPath(f"{where}: no such path; was slurmrestd upgraded?")
         return answer
 
     def records(self, path: str, name: str, *, family: str = "slurm") -> list[Record]:
@@ -155,7 +155,7 @@ class RestCluster:
         ``test_only`` of v0.0.38 is accepted but submits.
         """
         del request
-        raise ClusterUnavailable("slurmrestd cannot tell when a job would start")
+        raise ClusterUnavailable("slurmrestd cannot report when a job would start")
 
     def past_jobs(self, start: Seconds, end: Seconds) -> JobTable:
         """The jobs that ran or ended at any time in [start, end) on Slurm's clock, as they are known now.

@@ -214,7 +214,7 @@ def _uid_of(user: str) -> int:
     try:
         return pwd.getpwnam(user).pw_uid
     except KeyError:
-        raise ConfigError("cluster.rest.server_user", f"this machine knows no user {user!r}") from None
+        raise ConfigError("cluster.rest.server_user", f"no user {user!r} on this machine") from None
 
 
 def _expiry(token: str) -> int | None:

@@ -72,7 +72,11 @@ class CliStandings:
         self._asked = now
         silent: list[str] = []
         self._granted = self._ask_all(silent)
-        return f"not known: {'; '.join(silent)}" if silent else "fair shares, limits and reservations are known"
+        return (
+            f"not available: {'; '.join(silent)}"
+            if silent
+            else "fair shares, limits and reservations are available"
+        )
 
     def _ask_all(self, silent: list[str]) -> Granted:
         def ask(argv: Sequence[str], read: Callable[[str], _T], otherwise: _T) -> _T:

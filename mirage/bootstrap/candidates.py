@@ -33,7 +33,7 @@ def best_at_hand(
     usual = build_predictor("quantile")
     if describe is None:
         return Auto(Candidates(), usual, weights)
-    first = Candidates(missing="nothing else was looked for yet")
+    first = Candidates(missing="no other predictor has been checked yet")
     return Auto(first, usual, weights, lambda: _found(models, describe, build))
 
 

@@ -47,6 +47,6 @@ class ClusterIdentity:
 def other_cluster(stored: str, here: str) -> str:
     """What is wrong, and what to do."""
     return (
-        f"the database belongs to cluster '{stored}', but the cluster here is '{here}'; name the database of "
+        f"the database belongs to cluster '{stored}', but the cluster here is '{here}'; set the database of "
         f"'{here}', or, if the cluster was renamed, stop the daemon and run: mirage db cluster {here}"
     )

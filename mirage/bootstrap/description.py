@@ -60,7 +60,7 @@ def _conf(slurm_conf: str, commands: Commands) -> Path:
     if not path.is_file():
         raise ConfigError(
             "predictors.lookahead.cluster",
-            f"the cluster's slurm.conf is not on this machine ({path}): name a copy, or a cluster file",
+            f"the cluster's slurm.conf is not on this machine ({path}); set a copy or a cluster file",
         )
     return path
 

@@ -63,4 +63,4 @@ def _identity(state: Path) -> str:
             write_anew(file, f"{uuid4()}\n".encode())
         return f"{socket.gethostname()}:{file.read_text(encoding='ascii').strip()}"
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError("service.state", f"{file} cannot be made or read: {error}") from error
+        raise ConfigError("service.state", f"{file} cannot be created or read: {error}") from error

@@ -78,7 +78,7 @@ class ModelDesk:
         artifact = self._folder / name / version
         package = read_package(artifact)
         if not force and (problem := objection_to(package.manifest, self._measurements.comparison())):
-            raise ConfigError(f"{name} {version}", f"{problem}; force puts it in use all the same")
+            raise ConfigError(f"{name} {version}", f"{problem}; promote it with force")
         check_cluster(package.manifest.cluster, read_cluster_name(self._service.config.store.url))
         try_files(package.files, package.manifest, artifact)
         found = Shelf(self._folder).put_in_use(package)

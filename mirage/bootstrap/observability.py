@@ -57,7 +57,7 @@ class Messenger:
 
     def test(self, asker: str) -> Mapping[str, str]:
         """Try every channel at once; by its name ``sent``, or why not. Not for the loop: it takes seconds."""
-        notice = Notice(NoticeKind.TEST, int(time.time()), f"a test message, asked for by {asker}", owner=asker)
+        notice = Notice(NoticeKind.TEST, int(time.time()), f"test message, requested by {asker}", owner=asker)
         return {each.channel.name: _tried(each.channel, notice) for each in self.couriers}
 
     def close(self) -> None:
@@ -141,9 +141,9 @@ def build_channels(config: NotificationsSection) -> Iterator[Channel]:
 def _mail(config: MailSection) -> Iterator[Channel]:
     host, _, port = config.server.rpartition(":")
     if bool(config.user) != bool(config.password_file):
-        raise ConfigError("notifications.mail.user", "give user and password_file, or neither")
+        raise ConfigError("notifications.mail.user", "set both user and password_file, or neither")
     if config.user and config.security == "none":
-        raise ConfigError("notifications.mail.security", "a password takes starttls or tls")
+        raise ConfigError("notifications.mail.security", "a password requires starttls or tls")
     postbox = Postbox(
         host.strip("[]"),
         int(port),
@@ -161,7 +161,7 @@ def _mail(config: MailSection) -> Iterator[Channel]:
 
 def _tried(channel: Channel, notice: Notice) -> str:
     if not channel.wants(notice):
-        return "nobody to send it to"
+        return "no recipient is configured"
     try:
         channel.send(notice)
     except Undeliverable as error:

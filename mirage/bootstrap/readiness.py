@@ -79,7 +79,7 @@ class Readiness:
         recent = self.now() - status.time <= _INTERVALS * self._longest()
         if not status.cycles or recent or time.monotonic() - self._seen_at < _AT_LEAST:
             return ""
-        return f"no cycle has ended since {spell_instant(status.time)}; see the daemon's log"
+        return f"no cycle has ended since {spell_instant(status.time)}; read the daemon's log"
 
     def _longest(self) -> Seconds:
         pacing = self._pace.pacing
@@ -88,10 +88,10 @@ class Readiness:
     def _snapshot(self) -> str:
         status, now = self._status(), self.now()
         if not status.cycles:
-            return "the first look at the cluster is not over"
+            return "the first poll of the cluster has not ended"
         age = now - (status.snapshot.stale_since if status.snapshot.stale else status.time)
         if age > _INTERVALS * self._longest():
-            return f"the cluster was last seen {age} s ago"
+            return f"the last snapshot of the cluster is {age} s old"
         return ""
 
 

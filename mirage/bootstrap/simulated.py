@@ -77,7 +77,7 @@ def background(trace: str, now: Seconds) -> JobTable | None:
     except (TraceError, ValueError) as error:
         raise ConfigError("cluster.simulated.trace", str(error)) from error
     if not len(table.submit):
-        raise ConfigError("cluster.simulated.trace", f"{trace}: has no jobs; name another trace, or none")
+        raise ConfigError("cluster.simulated.trace", f"{trace}: has no jobs; choose another trace, or omit it")
     return _moved(table, now - _WARM_UP - int(table.submit[0]))
 
 

@@ -100,7 +100,9 @@ def own_user() -> str:
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
-        problem = f"UID {os.getuid()} has no name on this machine; add the account, or run the daemon as another"
+        problem = (
+            f"UID {os.getuid()} has no name on this machine; add the account, or run the daemon as another user"
+        )
         raise ConfigError("user", problem) from None
 
 

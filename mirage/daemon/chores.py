@@ -136,6 +136,6 @@ def _description(config: Config, lore: Lore) -> Callable[[Path], str]:
     if named:
         return lambda _: named
     if lore.copied is None:
-        problem = "the backend does not tell how the cluster is set up: name a file that does"
+        problem = "the backend cannot describe the cluster; set a file that describes it"
         raise ConfigError("predictors.lookahead.cluster", problem)
     return lore.copied

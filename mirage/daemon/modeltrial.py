@@ -45,7 +45,7 @@ class ModelTrial:
                 said.append(f"{name}:{folder.name} costs {_gain(worse[0])}: no longer in shadow")
             elif better and self.promote:
                 self.shelf.put_in_use(read_package(folder))
-                said.append(f"{name}:{folder.name} costs {_gain(better[0])}: in use from now on")
+                said.append(f"{name}:{folder.name} costs {_gain(better[0])}: active from now on")
         if said:
             self.changed()
         return "; ".join(said)

@@ -99,11 +99,11 @@ class Proof:
     def fault(self, tested: Seconds, in_use: Proof | None) -> str:
         """Why it has not proven itself; empty: it has. ``in_use``: the model that it would replace."""
         if tested < TESTED or self.fewest < FEWEST:
-            return f"too little to judge by: {self.fewest} handovers in {tested / _DAY:.1f} days"
+            return f"too few data to decide: {self.fewest} handovers in {tested / _DAY:.1f} days"
         if self.cost > BETTER * self.usual or self.cost > self.naive:
             return "no clear gain"
         if in_use is not None and self.cost > in_use.cost:
-            return f"the version in use has {in_use.cost:.2f} h"
+            return f"the active version has {in_use.cost:.2f} h"
         return ""
 
     def __str__(self) -> str:

@@ -52,7 +52,7 @@ def check_start(config: Config) -> None:
 def _check_own_files(state: Path) -> None:
     for file in (state / "daemon.lock", state / "identity"):
         if file.exists() and not (file.is_file() and os.access(file, os.R_OK | os.W_OK)):
-            raise ConfigError("service.state", f"{file} cannot be read and written by this user")
+            raise ConfigError("service.state", f"{file} is not readable and writable for this user")
 
 
 def _check_store(config: Config, state: Path) -> None:

@@ -29,4 +29,4 @@ def check_user_files(files: Iterable[Path] = FILES) -> None:
         except OSError:
             continue
         if not links:
-            raise UsersOutdated(f"{file} was replaced on the machine after it was mounted here")
+            raise UsersOutdated(f"{file} was replaced on the host after the container mounted it")

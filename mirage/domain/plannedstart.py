@@ -13,10 +13,10 @@ class PlanStatus(StrEnum):
 
     KNOWN = "known"
     BEYOND_WINDOW = "Slurm plans no start within its backfill window"
-    NOT_PERMITTED = "Slurm's plan may not be asked for in the owner's name"
+    NOT_PERMITTED = "Slurm cannot be queried for the plan as the owner"
     REJECTED = "Slurm rejects such a job"
-    UNAVAILABLE = "Slurm cannot be asked for its plan"
-    NOT_ASKED = "Slurm has not been asked for its plan yet"
+    UNAVAILABLE = "Slurm does not answer the query for its plan"
+    NOT_ASKED = "Slurm has not been queried for its plan yet"
 
 
 @dataclass(frozen=True, slots=True)

@@ -355,7 +355,7 @@ def test_readiness_names_what_is_wrong(network: Network, tmp_path: Path) -> None
     status, now = replace(network.loop.status, cycles=0), network.loop.status.time
     pace = Pace(Pacing(interval=60), None)  # type: ignore[arg-type]
     ready = Readiness(lambda: status, lambda: now, pace, network.store, str)
-    early = "the first look at the cluster is not over"
+    early = "the first poll of the cluster has not ended"
     assert ready() == {"leadership": "", "cycle": "", "snapshot": early, "store": ""}
     status, ready._known = (
         replace(status, snapshot=replace(Snapshot.unseen(now), stale_since=ABSENT), cycles=1),
@@ -363,14 +363,14 @@ def test_readiness_names_what_is_wrong(network: Network, tmp_path: Path) -> None
     )
     assert ready() == {"leadership": "", "cycle": "", "snapshot": "", "store": ""}
     now, ready._known = now + 181, (-10.0, {})
-    assert ready()["snapshot"] == "the cluster was last seen 181 s ago"
+    assert ready()["snapshot"] == "the last snapshot of the cluster is 181 s old"
     server = ApiServer(replace(network.server.service, readiness=ready), tmp_path / "r.sock")
     server.start()
     status_code, document = call(str(tmp_path / "r.sock"), "GET", "/readyz", None)
     server.stop()
     assert (status_code, document["ready"]) == (503, False)
     assert document["checks"] == {"leadership": True, "cycle": True, "snapshot": False, "store": True}
-    assert document["troubles"] == {"snapshot": "the cluster was last seen 181 s ago"}
+    assert document["troubles"] == {"snapshot": "the last snapshot of the cluster is 181 s old"}
 
 
 def test_daemon_whose_cycles_fail_is_not_ready(network: Network) -> None:

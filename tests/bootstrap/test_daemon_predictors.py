@@ -86,7 +86,7 @@ def test_dumps_beside_the_file_come_first(slurm: FakeSlurm, tmp_path: Path) -> N
 
 def test_a_file_that_is_not_here_is_asked_for(slurm: FakeSlurm) -> None:
     slurm.told["scontrol", "config"] = "SLURM_CONF = /nowhere/slurm.conf\n"
-    with pytest.raises(ConfigError, match=r"predictors.lookahead.cluster: .*/nowhere/slurm.conf.*name a copy"):
+    with pytest.raises(ConfigError, match=r"predictors.lookahead.cluster: .*/nowhere/slurm.conf.*set a copy"):
         described_by_slurm("", Commands(slurm.environment("alice")))
 
 

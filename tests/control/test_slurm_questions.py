@@ -88,7 +88,7 @@ def test_31_classes_cost_one_plan_a_cycle(tmp_path: Path) -> None:
     for cycle in found:
         assert cycle == Counter({"squeue": 1, "sinfo": 1, "sbatch": 1, "test-only": 1})
     troubles = [entry.text for entry in journal.entries if entry.kind is EntryKind.TROUBLE]
-    assert any("v2: Slurm has not been asked for its plan yet" in text for text in troubles)
+    assert any("v2: Slurm has not been queried for its plan yet" in text for text in troubles)
 
 
 def test_31_chains_of_one_class_cost_one_plan_in_ten_minutes(tmp_path: Path) -> None:

@@ -97,11 +97,11 @@ def test_a_daemon_is_scraped_and_tells_people(tmp_path: Path, heard: tuple[str, 
         ),
         (
             '[notifications.mail]\nserver = "mail:25"\nuser = "me"',
-            r"notifications.mail.user: give user and password",
+            r"notifications.mail.user: set both user and password",
         ),
         (
             '[notifications.mail]\nserver = "mail:25"\nuser = "me"\npassword_file = "/x"',
-            r"notifications.mail.security: a password takes starttls or tls",
+            r"notifications.mail.security: a password requires starttls or tls",
         ),
         ('[notifications.mail]\nserver = "mail"', r"notifications.mail.server"),
         ('[notifications.mail]\nowners = "everybody@example.org"', r"notifications.mail.owners"),

@@ -1,4 +1,4 @@
-"""The desk where the loop leaves orders, and where users' agents fetch and answer them."""
+"""The queue in which the loop puts requests, and from which users' agents fetch and answer them."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
     from mirage.backends.acting.orders import Act, Answer
 
 _MOST_LATE = 100
-"""Orders of one user whose answers were given up and may still come."""
+"""Requests of one user that timed out and whose answers may still arrive."""
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long the desk waits, in seconds.
+    """Timeouts of the queue, in seconds.
 
     ``start`` and the agent's own time limit for ``sbatch`` together stay below the loop's ``settle``: an order
     that the loop has given up must not be begun after it has given a second one.
     """
 
     start: float = 10.0
-    """An order not begun after so long is withdrawn."""
+    """Time after which a request that no agent has begun is withdrawn."""
     answer: float = 60.0
-    """An order not answered after so long has an unknown outcome."""
+    """Time after which the outcome of an unanswered request is unknown."""
     presence: float = 15.0
-    """An agent that has not been heard of for so long is gone."""
+    """Time without contact after which an agent counts as gone."""
 
 
 @dataclass(slots=True)
@@ -47,12 +47,12 @@ class _Slip:
 
 @dataclass(slots=True)
 class _Counter:
-    """What the desk knows of one user's agents."""
+    """The state of one user's agents."""
 
     waiting: int = 0
     """Agents that wait for an order now."""
     heard: float = float("-inf")
-    """When one was last heard of, on the desk's stopwatch."""
+    """Time of an agent's last contact, on the queue's stopwatch."""
     slips: list[_Slip] = field(default_factory=list)
     """Not taken yet, oldest first."""
 
@@ -82,7 +82,7 @@ class OrderDesk:
         self._counters: defaultdict[str, _Counter] = defaultdict(_Counter)
         self._out: dict[str, _Slip] = {}
         self._late: dict[str, tuple[str, int]] = {}
-        """Orders given up and not answered yet: owners, and how many files the answers may tell of."""
+        """Timed-out requests without an answer: owners, and how many files the answers may name."""
 
     # The agents' side.
 
@@ -128,7 +128,7 @@ class OrderDesk:
             return files
 
     def answer(self, user: str, order_id: str, answer: Answer) -> bool:
-        """Leave the answer to an order; ``False``: nobody waits for it any more."""
+        """Leave the answer to an order; ``False``: the request has timed out."""
         with self._changed:
             if self.find_unanswered(user, order_id) is None:
                 return False
@@ -200,4 +200,4 @@ class OrderDesk:
 
 
 def _nobody(owner: str) -> str:
-    return f"nobody can act for {owner}: {owner} must have `mirage agent` running"
+    return f"no process can act for {owner}: {owner} must run `mirage agent`"

@@ -89,7 +89,7 @@ def test_slurms_refusals_arrive() -> None:
 def test_without_an_agent_nothing_is_asked() -> None:
     at = desk()
     at.attach("alice")
-    with pytest.raises(NotPermitted, match="nobody can act for bob: bob must have `mirage agent` running"):
+    with pytest.raises(NotPermitted, match="no process can act for bob: bob must run `mirage agent`"):
         AgentActuator(at).cancel(JobId(1), "bob")
 
 
