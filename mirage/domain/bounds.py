@@ -23,13 +23,13 @@ LONGEST_SPAN = 100 * YEAR
 HIGHEST_COUNT = 1_000_000_000
 """Of anything that is counted or priced."""
 HIGHEST_FACTOR = 1_000_000
-"""Of anything that is so many times something else, such as the rate of a simulated clock."""
+"""Bound of a factor, such as the rate of a simulated clock."""
 LATEST = 2**32 - 1
 """The latest time that may be named, in the year 2106."""
 MOST_NODES = 1_000_000
 MOST_LINKS = 1_000_000
 MOST_WORKERS = 4_096
-"""Processes at once."""
+"""Number of processes at the same time."""
 HIGHEST_SEED = 2**32 - 1
 """What every generator of random numbers takes."""
 HIGHEST_NICE = 2_147_483_645
@@ -171,7 +171,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Many:
-    """A list."""
+    """A list with a bounded number of items and bytes."""
 
     most: int
     each: Bound

@@ -36,13 +36,13 @@ class DoneCondition:
     file: str = ""
     """The chain is done when this file exists."""
     links: int = 0
-    """So many links have run; 0: no such bound."""
+    """Number of links after which the chain is done; 0: no such bound."""
     total_time: Seconds = 0
     """Running time of all links together, overlaps counted twice; 0: no such bound."""
 
 
 class HandoverPolicy(StrEnum):
-    """Whether two links may run together, and when a predecessor that still runs makes way for its successor."""
+    """Whether two links may overlap, and when a running predecessor is ended for its successor."""
 
     NONE = "none"
     """One writer: Slurm itself starts no link before the one before it is over."""
@@ -56,10 +56,10 @@ class HandoverPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """How a predecessor that still runs is told to end: a signal, a grace, then the end."""
+    """How a running predecessor is ended: a signal, a grace period, then cancellation."""
 
     policy: HandoverPolicy = HandoverPolicy.NONE
-    """When the predecessor makes way."""
+    """When the predecessor is ended."""
     signal: WarnSignal = field(default_factory=lambda: WarnSignal("TERM", 60))
     """``lead``: seconds between the signal and the cancellation."""
     max_overlap: Seconds = 0
@@ -72,7 +72,7 @@ class Handover:
 
     @property
     def together(self) -> float:
-        """For how many seconds both run at most; a predecessor makes way then.
+        """Maximum overlap, s; the predecessor is ended then.
 
         How long a successor takes to be ready is not known: without a bound it counts as the signal's lead.
         """
@@ -86,7 +86,7 @@ class Handover:
 
 
 class Steering(StrEnum):
-    """How a successor that is submitted as its predecessor starts is held until it is wanted.
+    """How a successor that is submitted as its predecessor starts is held until it is due.
 
     It grows older in the queue meanwhile, where the site lets it (DESIGN.md, "Steering"): held jobs age only with
     ``ACCRUE_ALWAYS``, the others everywhere.
@@ -107,29 +107,29 @@ class Chain:
     """A service as its owner described it, and changes only by their word."""
 
     chain_id: ChainId
-    """Its own, never given twice."""
+    """Unique ID, never reused."""
     name: str
     """As its owner calls it."""
     owner: str
     """Whose links they are."""
     request: JobRequest
-    """Every link is this request with its own tag and the owner as user."""
+    """Every link is this request with the link's tag, and the owner as user."""
     done: DoneCondition = DoneCondition()
     """When it has done its work."""
     failures: FailurePolicies = USUAL
     """What to do where a link fails."""
     handover: Handover = Handover()
-    """How a predecessor that still runs makes way."""
+    """How a running predecessor is ended."""
     steering: Steering = Steering.OFF
     """How a successor that waits in the queue is held."""
     lead: Seconds = 600
-    """How long before its predecessor's end a steered successor is let go; 0, or one writer: it stays pinned."""
+    """How long before its predecessor's end a held successor is released; 0, or one writer: it stays pinned."""
     predictor: str = ""
     """Which predictor chooses when its links are submitted; empty: the daemon's."""
     aim: Aim = CHEAPEST
     """What its handovers are to be like."""
     tasks_state: str = ""
-    """Directory in which its links keep how the tasks within them stand; empty: nobody is to look."""
+    """Directory in which its links write the states of their tasks; empty: they are not shown."""
 
     @property
     def one_writer(self) -> bool:
@@ -150,7 +150,7 @@ class Chain:
 
     @property
     def release_lead(self) -> Seconds:
-        """How long before its predecessor's end a successor is let go; with ``AUTO`` if it makes way."""
+        """How long before its predecessor's end a successor is released; with ``AUTO`` if that ends early."""
         if self.steering is not Steering.AUTO:
             return self.lead
         return min(self.lead, self.request.limit // 10) if self.handover.makes_way else 0
@@ -162,7 +162,7 @@ class Chain:
 
     @property
     def told(self) -> SignalReach:
-        """Who gets the signal to make way: those who get Slurm's own warning, where the owner asked for one."""
+        """Which processes get the signal to exit: those that get Slurm's warning, if the owner requested one."""
         if self.handover.signal.batch_only:
             return SignalReach.BATCH
         return SignalReach.ALL if self.request.warn is None else SignalReach.STEPS
@@ -203,7 +203,7 @@ class ChainStatus(StrEnum):
 
     ACTIVE = "active"
     PAUSED = "paused"
-    """Its links run on, no new one is submitted."""
+    """Its links continue to run; no new link is submitted."""
     DONE = "done"
     STOPPED = "stopped"
 
@@ -284,7 +284,7 @@ class ChainRecord:
     def handovers(self) -> tuple[tuple[Link, Outcome], ...]:
         """Each link after which another one has started, with how that went, once it and all before have ended.
 
-        Not of a link whose end nobody saw.
+        Not of a link whose end is unknown.
         A link may outlast its successor, and those after it, where these fail. What counts is whether any link ran
         before the one that starts: until the last of them ends, and no longer than the one that starts. One that
         waits for the end of the one before, with nodes already, works from then on.

@@ -26,7 +26,7 @@ class AddChain:
 
     chain: Chain
     by: str
-    """Who asks; whether they may is the border's affair."""
+    """The calling user; the API has checked the right."""
     adopted: AdoptedJob | None = None
     """Link 1: a job of the chain's owner that bears its tag, as the border has seen; ``None``: it is submitted."""
 
@@ -72,7 +72,7 @@ class UpdateChain:
 
 @dataclass(frozen=True, slots=True)
 class LiftProtection:
-    """End protected mode: all chains may try again at once."""
+    """End protected mode: all chains may submit again immediately."""
 
     by: str
 

@@ -1,4 +1,4 @@
-"""The spine's values: what was seen, what is predicted, what is decided."""
+"""Observations, predictions and decisions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class RecentWaits:
     limit: Int64
     """Requested walltime in seconds."""
     partition: str = ""
-    """Whose jobs they are, comma-separated several; empty: partitions are not told apart."""
+    """Partition of the jobs, comma-separated if several; empty: partitions are not distinguished."""
     traits: JobTraits = _NOT_TOLD
     """Left out: not known of any."""
     usual_account: str = ""
@@ -78,7 +78,7 @@ class Window:
 
 
 NO_LIMIT = 2**31 - 1
-"""As many jobs as the owner likes may run at once."""
+"""No limit on the owner's running jobs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +88,14 @@ class Standing:
     fair_share: float = float("nan")
     """The fair-share factor, within 0 and 1; ``nan`` also where Slurm computes none."""
     jobs_left: int = ABSENT
-    """How many more jobs of the owner may run at once; ``NO_LIMIT`` where nothing bounds them."""
+    """How many more jobs of the owner may run at the same time; ``NO_LIMIT``: no bound."""
     reserved_nodes: int = ABSENT
     """Nodes of the partition that reservations of others take within the successor's limit from now."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wants:
-    """What an observation must bring for a predictor. Some of it costs a question to the cluster."""
+    """Inputs that a predictor requires of an observation. Some of them cost an RPC."""
 
     waits: int = 0
     """How many recent waits."""
@@ -106,7 +106,7 @@ class Wants:
     window: bool = False
     """The summed-up queue of the last day."""
     history: Seconds = 0
-    """How far back the jobs of all users are wanted, by submission."""
+    """How far back jobs of all users are required, by submission, s."""
     standing: bool = False
     """What the controller grants the owner."""
 
@@ -134,11 +134,11 @@ class Observation:
     waits: RecentWaits
     """The last jobs of the successor's partition that started before now, as many as the predictor wants."""
     planned_start: PlannedStart = NO_PLAN
-    """Slurm's own estimate of the successor's start, for predictors that want it, or why there is none."""
+    """Slurm's planned start of the successor, for predictors that require it, or why there is none."""
     window: Window | None = None
     """For predictors that want it; its last row is the snapshot's or a little older."""
     history: JobTable | None = None
-    """For predictors that want it: jobs submitted recently, with what is known of them now."""
+    """For predictors that require it: recently submitted jobs, with their present state."""
     standing: Standing = field(default_factory=Standing)
 
 
@@ -153,7 +153,7 @@ class WaitForecast:
     basis: str = field(default="", compare=False, repr=False)
     """What it rests on, for the reader: ``12 waits of partition v100, any size``."""
     rule: str = field(default="", compare=False, repr=False)
-    """When a rule that looks at no queue submits: the start is what the rule needs, and nobody predicts it."""
+    """When a rule that ignores the queue submits; the start in the forecast is then no prediction."""
 
     @classmethod
     def point(cls, start: float, basis: str = "", rule: str = "") -> WaitForecast:

@@ -3,16 +3,16 @@
 MirageError
 ├── ConfigError            stop; names the file and the key
 ├── TraceError             stop, or count the row and continue (lenient); names file, line and field
-├── BadSpelling            a text is not what Slurm writes; whoever read it adds the place
+├── BadSpelling             a text is not what Slurm writes; the reader adds the place
 ├── ClusterUnavailable     hold, retry at the next cycle
 │   ├── BackEndLost        the same; a submission that does this repeatedly pauses its chain
 │   └── JobBlocked         the same; a link that stays blocked is replaced
 ├── SubmissionRejected     record Slurm's words; retry, or pause where no retry can fix it
-├── NotPermitted           tell whoever asked; a link of a chain is retried at the next cycle
-├── QuotaExceeded          tell whoever asked; nothing is stored
+├── NotPermitted           report it to the caller; a link of a chain is retried at the next cycle
+├── QuotaExceeded          report it to the caller; nothing is stored
 ├── UnsupportedSlurm       stop at start-up; lists the versions that are known
 ├── UnknownChain           tell whoever asked
-├── ChainOver              tell whoever asked; the chain is to be submitted again
+├── ChainOver              report it to the caller; the chain is to be submitted again
 ├── StoreUnavailable       retry at the next cycle; nothing is half-written
 ├── UnknownJob             the cluster does not know the job; re-derive from the next snapshot
 ├── ArtifactMismatch       a model that cannot be used, or not here; the fallback answers
@@ -47,7 +47,7 @@ class ConfigError(MirageError):
 class TraceError(MirageError):
     """A trace file or one of its rows cannot be used.
 
-    ``line`` is the 1-based line in the file, 0 when the fault is the file as a whole; ``field`` is the
+    ``line`` is the 1-based line in the file, 0 when the whole file is wrong; ``field`` is the
     column's name, empty when it is the row as a whole.
     """
 
@@ -75,7 +75,7 @@ class ClusterUnavailable(MirageError):
 
 
 class BackEndLost(ClusterUnavailable):
-    """What answers for the controller took a request and was gone before it had answered."""
+    """The server in front of the controller (slurmrestd) took a request and ended before it answered."""
 
 
 class JobBlocked(ClusterUnavailable):
@@ -91,7 +91,7 @@ class SubmissionRejected(MirageError):
 
 
 class NotPermitted(MirageError):
-    """Whoever asks, or Mirage itself, may not do this; the text says who, what and what would permit it."""
+    """The caller, or Mirage itself, may not do this; the text says who, what and what would permit it."""
 
 
 class QuotaExceeded(MirageError):
@@ -111,7 +111,7 @@ class ChainOver(MirageError):
 
 
 class StoreUnavailable(MirageError):
-    """The store cannot be written or read now; nothing is half-written. The text says where and what to do."""
+    """The database cannot be written or read now; nothing is half-written. The text says where and what to do."""
 
 
 class Deposed(StoreUnavailable):

@@ -25,7 +25,7 @@ class Recovery(StrEnum):
     """What a chain does about a failed link."""
 
     CONTINUE = "continue"
-    """Submit the next link at once, however often."""
+    """Submit the next link immediately, however often."""
     RETRY = "retry"
     """Submit the next link after a pause that doubles, up to a number of failures in a row."""
     STOP = "stop"
@@ -65,7 +65,7 @@ class FailurePolicies:
     node: FailurePolicy = FailurePolicy(Recovery.CONTINUE)
     """Where the cluster failed it."""
     cancelled: FailurePolicy = FailurePolicy(Recovery.STOP)
-    """Where somebody cancelled it."""
+    """Where a user cancelled it."""
 
     def of(self, kind: FailureKind) -> FailurePolicy:
         """The policy for one kind."""

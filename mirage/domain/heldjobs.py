@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class HeldJobs:
-    """Never changed once made: each cycle makes its own, and every chain asks it for its jobs."""
+    """Held jobs by tag and owner. Immutable: each cycle creates a new one for all chains."""
 
     def __init__(self, jobs: Iterable[Job] = ()) -> None:
         self._jobs = tuple(jobs)
@@ -31,5 +31,5 @@ class HeldJobs:
         return self._of_chain.get((chain.owner, chain.tag(0).rpartition(":")[0]), ())
 
     def find(self, tag: str, owner: str) -> Job | None:
-        """The owner's job of this tag; anybody may write any comment."""
+        """Return the owner's job with this tag; any user may write any comment."""
         return self._of_tag.get((owner, tag))

@@ -185,7 +185,7 @@ class JobRequest:
     begin: Seconds = 0
     """Not eligible before this time; 0 means now."""
     held: bool = False
-    """Until somebody releases it."""
+    """Held until a user releases it."""
     nice: int = 0
     """What is taken off its priority."""
     dependencies: tuple[Dependency, ...] = ()
@@ -212,7 +212,7 @@ class JobChange:
     nice: int | None = None
     """0 or more: only operators may go below."""
     begin: Seconds | None = None
-    """Not eligible before this time; 0: at once."""
+    """Not eligible before this time; 0: immediately."""
     node_list: str | None = None
     """Nodes that must be among the job's; empty: any."""
     dependencies: tuple[Dependency, ...] | None = None

@@ -20,12 +20,12 @@ class EntryKind(StrEnum):
     """What an entry is about."""
 
     COMMAND = "command"
-    """Somebody asked for something."""
+    """A user's command."""
     EVENT = "event"
     """Something changed on the cluster."""
     DECISION = "decision"
     SHADOW = "shadow"
-    """What a predictor would have decided that is not in charge."""
+    """What a shadow predictor would have decided."""
     ACTION = "action"
     OUTCOME = "outcome"
     """A handover is complete."""
@@ -58,7 +58,7 @@ class Entry:
     def key(self) -> str:
         """What log, journal and interface call this entry: its time and a digest.
 
-        Only what was said twice within a second of the same link has the same key.
+        Only entries with the same text about the same link within a second have the same key.
         """
         said = (self.chain or "", self.kind, str(self.link), self.predictor, self.text)
         digest = blake2s("\n".join(map(storable, said)).encode(), digest_size=4)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """As the database has it. No time is in it: who waits measures by their own clock how long it stays so."""
+    """The lease in the database. It has no time: a standby measures with its clock how long it stays unchanged."""
 
     holder: str = ""
-    """Who has it, unique to one state directory; empty: nobody."""
+    """Holder, unique per state directory; empty: none."""
     name: str = ""
     """How people call the holder."""
     term: int = 0
@@ -20,7 +20,7 @@ class Lease:
 
     @property
     def vacant(self) -> bool:
-        """Whether nobody has it."""
+        """Whether no daemon has it."""
         return not self.holder
 
 

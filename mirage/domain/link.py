@@ -51,9 +51,9 @@ class Link:
     exit_code: int = 0
     reason: str = ""
     """The sentence that decided its submission."""
-    unpinned: bool = False  # submitted as any job, not held: steering has nothing to let go
-    telling: Seconds = ABSENT  # since when it may have been told to make way: whether the signal came is not known
-    retired: Seconds = ABSENT  # when it was told to make way; what ends it after that is no failure
+    unpinned: bool = False  # submitted without a hold: there is nothing to release
+    telling: Seconds = ABSENT  # since when it may have the signal to exit: whether that arrived is unknown
+    retired: Seconds = ABSENT  # when it got the signal to exit; a later end is no failure
     lost: tuple[Seconds, ...] = ()  # its submissions that the backend did not survive
     requeued: bool = False  # its run ended as its job went back to the queue
     looks: bool = False
@@ -72,12 +72,12 @@ class Link:
 
     @property
     def waiting(self) -> bool:
-        """Submitted, or about to be, not yet running and still wanted."""
+        """Submitted, or about to be, not yet running and still needed."""
         return self.state in _WAITING and not self.is_retired
 
     @property
     def is_retired(self) -> bool:
-        """Whether it was told to make way."""
+        """Whether it got the signal to exit."""
         return self.retired != ABSENT
 
     @property
@@ -102,5 +102,5 @@ class Link:
 
     @property
     def end_known(self) -> bool:
-        """Whether ``end`` is more than a bound: nobody saw how a lost link ended, unless its job was requeued."""
+        """Whether ``end`` is exact; of a lost link it is only a bound, unless its job was requeued."""
         return self.state is not LinkState.LOST or self.requeued

@@ -1,4 +1,4 @@
-"""What people are told without asking."""
+"""Notifications of users and administrators."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class NoticeKind(StrEnum):
     PROTECTED = "protected-mode"
     UNREACHABLE = "controller-unreachable"
     TEST = "test"
-    """Somebody tries whether messages arrive."""
+    """A test message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One message."""
+    """A message about a chain or the service, before it is formatted for a channel."""
 
     kind: NoticeKind
     time: Seconds
@@ -43,4 +43,4 @@ class Notice:
     link: int = 0
     """0: about no link in particular."""
     over: bool = False
-    """The trouble that an earlier one told of has ended."""
+    """The problem of an earlier notice has ended."""

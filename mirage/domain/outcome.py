@@ -19,12 +19,12 @@ ZERO_WITHIN = 60
 
 
 _PROMPT = 300
-"""Seconds after the end of a link within which its successor counts as submitted at once: no person is faster."""
+"""Seconds after the end of a link within which its successor counts as submitted immediately."""
 
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """Seconds without a running link, had nobody submitted the successor before its predecessor's end."""
+    """Seconds without a running link, had the successor been submitted only at its predecessor's end."""
 
     p10: Seconds
     p50: Seconds

@@ -1,4 +1,4 @@
-"""What accounting tells of links that a database may not know."""
+"""Jobs in accounting of links that a database may lack."""
 
 from __future__ import annotations
 
@@ -51,5 +51,5 @@ class PastLinks:
         return cls(found, frozenset().union(*map(find_tags, unreadable)))
 
     def joined(self, other: PastLinks) -> PastLinks:
-        """What both tell."""
+        """Return the union of both."""
         return PastLinks((*self.jobs, *other.jobs), self.unread | other.unread)

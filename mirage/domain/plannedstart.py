@@ -1,4 +1,4 @@
-"""Slurm's own plan for a job that nobody has submitted, or why there is none."""
+"""Slurm's planned start of a job that is not submitted, or why there is none."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mirage.domain.job import ABSENT, Seconds
 
 
 class PlanStatus(StrEnum):
-    """What is known of Slurm's plan."""
+    """Status of Slurm's planned start."""
 
     KNOWN = "known"
     BEYOND_WINDOW = "Slurm plans no start within its backfill window"

@@ -1,4 +1,4 @@
-"""The nodes and accelerators of an allocation, and how they stand at one time."""
+"""The nodes and devices of an allocation, and their state at one time."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class PoolView:
-    """What an ordering and a placement policy see at one time.
+    """What an ordering policy and a placement policy see at one time.
 
     Arrays are borrowed: read them, keep none, change none."""
 

@@ -76,9 +76,9 @@ class Snapshot:
     links: Mapping[str, Job] = field(default_factory=dict)
     """Jobs that carry a Mirage tag, by tag, also when recently ended."""
     rivals: tuple[Job, ...] = ()
-    """Further jobs with a tag that is in ``links`` already: anybody may write any comment."""
+    """Further jobs with a tag that is in ``links`` already: any user may write any comment."""
     unaccounted: frozenset[str] = frozenset()
-    """Tags of expected links that have left the queue and of whose end accounting cannot tell now."""
+    """Tags of expected links that have left the queue and whose end accounting does not show now."""
     stock: tuple[Job, ...] | None = None
     """Jobs with a Mirage tag that their owners hold until the loop asks for them; none of them is in ``links``.
     ``None``: links are submitted, not released."""

@@ -34,7 +34,7 @@ class TaskTable:
     """Unique; as the user calls it."""
     submit: Float64
     devices: Int32
-    """Accelerators needed at once (a gang); 0 for a task of CPUs alone."""
+    """Devices needed at the same time (a gang); 0 for a task that needs only CPUs."""
     share: Float64
     """Of each device, in (0, 1]; below 1 only where ``devices`` is 1."""
     kinds: UInt64
@@ -44,14 +44,14 @@ class TaskTable:
     cpus: Int32
     memory_mb: Int64
     work: Float64
-    """True seconds of running at reference speed; NaN in a real allocation, where nobody knows."""
+    """True seconds of running at reference speed; NaN in a real allocation, where it is unknown."""
     expected: Float64
     """Seconds of running at reference speed as estimated; NaN where nothing is known."""
     restart: Float64
     """Seconds lost at each resumption; NaN where the task has no checkpoint and is never preempted."""
     deadline: Float64
     model: Names
-    """Class of the network, by which its speed is looked up; "" where not said."""
+    """Class of the network, by which its speed is looked up; empty: unknown."""
     tenant: Names
     after: tuple[tuple[int, ...], ...] = ()
     """Rows of the tasks that must have succeeded before; empty where nothing depends on anything."""
