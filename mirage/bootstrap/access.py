@@ -1,4 +1,4 @@
-"""Who comes in, as the configuration says."""
+"""Authentication and access policy, built from the configuration."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SESSION_KEY = "session.key"
 def build_gate(
     config: Config, tokens: TokenStore, in_cycle: Callable[[], bool] = bool, holders: Holders | None = None
 ) -> Gate:
-    """All that decides who somebody is and what they may do. Raises ``ConfigError``.
+    """Build what authenticates callers and decides their rights. Raises ``ConfigError``.
 
     ``in_cycle``: whether the loop is in a cycle, which busy callers wait for.
     """
@@ -38,7 +38,7 @@ def build_gate(
     policy = WatchedFile(Path(section.policy), "api.policy", Policy.read) if section.policy else None
     built_in, slurm = Policy(), slurm_tokens(section)
     key = session_key(Path(config.service.state, SESSION_KEY))
-    # Where a daemon submits in its own user's name alone it is that user's, who may do with it what they like.
+    # A daemon that submits only as its account belongs to that user, who may do everything with it.
     own = {own_user()} if config.acting.mode == "own" else set()
     return Gate(
         admins=frozenset(section.admins) | own,

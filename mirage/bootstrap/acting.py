@@ -41,7 +41,7 @@ def act_as_configured(config: Config, own: World) -> World:
 
 
 def _by_owners(own: World, actuator: Actuator) -> World:
-    """Slurm still tells when jobs of the daemon's own user would start; for others it may not be asked."""
+    """Slurm reports planned starts only for jobs of the daemon's user; other users' cannot be queried."""
     return replace(own, actuator=actuator, check_request=takes_any)
 
 

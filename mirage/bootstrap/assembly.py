@@ -137,7 +137,7 @@ def _anybody(owner: str) -> None:
 
 
 def _identified(world: World, store: Store, tenure: Tenure) -> World:
-    """The same world, which answers only where it is the cluster that the store is about."""
+    """The same cluster connection, which answers only if it is the database's cluster."""
     name, history = world.lore.name, world.lore.history
     if name is None:
         return world
@@ -153,7 +153,7 @@ def _identified(world: World, store: Store, tenure: Tenure) -> World:
 
 
 def _restored(store: Store, tenure: Tenure, user: str) -> RestoredDatabase | None:
-    """Where the store is a restored backup, for the daemon that leads; ``user``: for whom alone it acts."""
+    """The restored database, if it is a backup, for the leader; ``user``: the only user for whom it acts."""
     if tenure is not SOLE and not tenure.term:
         return None
     found = store.restoration.load()
@@ -173,7 +173,7 @@ def _noted(
     watching: Observability,
     alive: Callable[[], None],
 ) -> World:
-    """The same world, of which each look and each act is noted."""
+    """The same cluster connection, with metrics of each poll and an audit of each action."""
 
     def answered(seconds: float) -> None:
         pace.answered(seconds)

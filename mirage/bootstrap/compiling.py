@@ -1,4 +1,4 @@
-"""Compiles what a daemon calls of the simulator, before anybody waits for it."""
+"""Compile the simulator's functions that a daemon calls, before a caller waits for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiles the simulator in a process of its own: what the compiler takes, about a gigabyte, goes with it.
+"""Compile the simulator in a separate process, whose end frees the compiler's memory (about 1 GB).
 
 A daemon that compiled it itself would keep that memory, and its loop would wait for the compiler.
 """
@@ -26,7 +26,7 @@ COMMAND = ("-m", "mirage.bootstrap.compiling_apart")
 
 
 def prepare_cache() -> None:
-    """Have the simulator compiled, unless that was done before; where it fails, whoever calls it compiles it."""
+    """Compile the simulator unless it is in the cache; if that fails, the first caller compiles it."""
     from mirage.simulator.kernel import compile as kernel
 
     compile_apart(kernel.cache_folder(Path(kernel.__file__).parent))

@@ -1,4 +1,4 @@
-"""Compiles what ``mirage allocation`` calls of the pool's kernel, before accelerators wait for it."""
+"""Compile the pool kernel's functions that ``mirage allocation`` calls, before devices wait for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiles what policies for requests run in, at the gateway and in replays, before accelerators wait for it."""
+"""Compile the kernel of request policies (gateway and replays) before devices wait for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people may ask of predictors: those at work, and by name any other that is installed."""
+"""Prediction requests of users: to the active and shadow predictors, and by name to any installed one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LONGEST_BUILD = 30.0
 
 
 def named_guard(service: Service, name: str, asker: Asker) -> Guard | None:
-    """A predictor that somebody names; ``None``: it is asked anyway. For every thread but the loop's.
+    """Return the guard of a named predictor; ``None``: it predicts in any case. Not for the loop's thread.
 
     Raises ``PluginNotFound`` and ``ConfigError``.
     """

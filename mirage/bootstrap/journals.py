@@ -1,4 +1,4 @@
-"""A journal whose lines are logged as well, and told to all who listen."""
+"""A journal whose entries are also logged and passed to listeners."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ Listener = Callable[["Entry"], None]
 
 
 class LoggedChains:
-    """A ``ChainStore`` of which the entries saved with a record are told as those of the journal are."""
+    """A ``ChainStore`` whose entries saved with a record are passed to listeners like those of the journal."""
 
     def __init__(self, chains: ChainStore, journal: LoggedJournal) -> None:
         self._chains = chains
         self._journal = journal
 
     def load(self) -> tuple[ChainRecord, ...]:
-        """As the store behind."""
+        """Return the chains as the underlying database has them."""
         return self._chains.load()
 
     def with_script(self, request: JobRequest) -> JobRequest:
-        """As the store behind."""
+        """Return the request with the script of the underlying database."""
         return self._chains.with_script(request)
 
     def save(self, record: ChainRecord, *entries: Entry) -> None:
-        """As the store behind; what could not be saved is not told."""
+        """Save to the underlying database; pass on the entries only if that succeeds."""
         self._chains.save(record, *entries)
         for entry in entries:
             self._journal.announce(entry)
@@ -58,16 +58,16 @@ class LoggedJournal:
         self._decided: dict[ChainId | None, str] = {}
 
     def listen(self, listener: Listener) -> None:
-        """Tell ``listener`` every entry from now on. Any thread."""
+        """Pass every later entry to ``listener``. Any thread."""
         self._listeners = (*self._listeners, listener)
 
     def write(self, entry: Entry) -> None:
-        """Append one entry."""
+        """Write the entry to the database's buffer, log it and pass it to the listeners."""
         self._journal.write(entry)
         self.announce(entry)
 
     def announce(self, entry: Entry) -> None:
-        """Log and tell one that is written already."""
+        """Log an entry that is written already, and pass it to the listeners."""
         fields: dict[str, object] = {"kind": str(entry.kind), "id": entry.key, "at": entry.time}
         if entry.chain is not None:
             fields["chain"] = entry.chain

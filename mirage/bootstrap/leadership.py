@@ -56,7 +56,7 @@ def _clock() -> float:
 
 
 def _identity(state: Path) -> str:
-    """That of the state directory, whose lock keeps it from being had twice. Raises ``ConfigError``."""
+    """Return the state directory's ID, unique by the directory's lock. Raises ``ConfigError``."""
     file = state / _IDENTITY
     try:
         if not file.exists():

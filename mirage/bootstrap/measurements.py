@@ -29,12 +29,12 @@ _LAST_LINES = 40
 _HOLDS = 60.0
 """Real seconds."""
 _SHARE = 50.0
-"""What took a second to measure holds for so many at least: measuring must not slow the daemon down."""
+"""Validity of a result per second that it took to compute: measuring must not slow down the daemon."""
 
 
 @dataclass(slots=True)
 class _Measuring:
-    """One kind of measurement, made by whoever asks first when it is due; others wait for it."""
+    """One kind of measurement, made by the first caller when it is due; others wait for it."""
 
     make: Callable[[], tuple[JudgedHandover, ...]]
     lock: threading.Lock = field(default_factory=threading.Lock)

@@ -46,7 +46,7 @@ class ModelDesk:
         return (*predictor_names(), LOOKAHEAD)
 
     def at_work(self) -> tuple[str, tuple[str, ...], str]:
-        """As the configuration names them: in charge, in shadow, and who answers in their place."""
+        """The configured predictors: active, shadow and fallback."""
         loop = self._service.config.loop
         return loop.predictor, loop.shadows, loop.fallback
 
@@ -86,7 +86,7 @@ class ModelDesk:
         return found
 
     def rollback(self, name: str) -> Version:
-        """Put the version in use again that was before. Raises ``ConfigError`` where there is none."""
+        """Roll back to the former version. Raises ``ConfigError`` without a former version."""
         found = Shelf(self._folder).rollback(name)
         self._service.models_changed()
         return found

@@ -44,7 +44,7 @@ _RESULTS = {
 
 @dataclass(frozen=True, slots=True)
 class Messenger:
-    """Tells people what the watch finds."""
+    """Sends the notifications that the rules produce."""
 
     watch: Watch
     couriers: tuple[Courier, ...]
@@ -56,7 +56,7 @@ class Messenger:
                 courier.put(notice)
 
     def test(self, asker: str) -> Mapping[str, str]:
-        """Try every channel at once; by its name ``sent``, or why not. Not for the loop: it takes seconds."""
+        """Try every channel at the same time; return ``sent`` or the error, by channel. Takes seconds."""
         notice = Notice(NoticeKind.TEST, int(time.time()), f"test message, requested by {asker}", owner=asker)
         return {each.channel.name: _tried(each.channel, notice) for each in self.couriers}
 
@@ -68,7 +68,7 @@ class Messenger:
 
 @dataclass(slots=True)
 class Observability:
-    """Hears the journal and sees each cycle; everything here is quick, and of the loop's thread unless said."""
+    """Receives the journal's entries and each cycle; quick; for the loop's thread unless noted."""
 
     meters: Meters = field(default_factory=Meters)
     ledger: ForecastLedger = field(default_factory=ForecastLedger)
@@ -79,18 +79,18 @@ class Observability:
         self.meters.know(guards.names)
 
     def stand_on(self, sources: Sources) -> None:
-        """From now on a scrape tells how things stand, too."""
+        """Include the present state of chains in each later scrape."""
         self.meters.registry.register(Standing(sources))
 
     def watch(self, config: NotificationsSection, channels: tuple[Channel, ...], first: Status) -> None:
-        """From now on tell people what comes after ``first``."""
+        """Start notifications for entries after ``first``."""
         thresholds = Thresholds(config.gap, config.unreachable, config.late)
         self.meters.expect(channel.name for channel in channels)
         couriers = tuple(Courier(channel, self.meters.notified) for channel in channels)
         self.messenger = Messenger(Watch(first, thresholds, self.ledger), couriers)
 
     def test_messages(self, asker: str) -> Mapping[str, str]:
-        """What came of a message by each channel. Any thread but the loop's: it takes seconds."""
+        """Return the result of a test message by channel. Takes seconds; not for the loop's thread."""
         return self.messenger.test(asker) if self.messenger is not None else {}
 
     def telemetry(self, scrapers: str) -> Telemetry:
@@ -105,7 +105,7 @@ class Observability:
             self.messenger.watch.hear(entry)
 
     def acted(self, deed: Deed) -> None:
-        """Something was done in somebody's name, or tried."""
+        """Count an action for a user, done or failed."""
         if deed.tag:
             self.meters.submitted(_RESULTS.get(deed.result.partition(":")[0], "failed"))
 
@@ -122,7 +122,7 @@ class Observability:
             )
 
     def close(self) -> None:
-        """Let go of threads."""
+        """Shut down the threads."""
         if self.messenger is not None:
             self.messenger.close()
 

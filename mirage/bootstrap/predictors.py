@@ -158,7 +158,7 @@ def _best_at_hand(config: Config, lore: Lore | None, build: Callable[[str], Pred
 
 
 def _check_at_home(predictor: Predictor, config: Config, lore: Lore | None) -> None:
-    """Raises ``ConfigError`` for a model of another cluster; where the cluster does not tell, that is logged."""
+    """Raise ``ConfigError`` for a model of another cluster; log if the cluster cannot be determined."""
     from mirage.predictors.artifacts.predictor import ArtifactPredictor
 
     if not isinstance(predictor, ArtifactPredictor):

@@ -31,7 +31,7 @@ def build_replays(service: Service) -> ReplayRuns:
 
 
 def replay_command(wish: Wish, cluster: str, models: Path) -> list[str]:
-    """``mirage replay`` for a wish; each word is one argument, and none of them can be taken for an option."""
+    """Return the ``mirage replay`` command of a request; no value in it can be taken for an option."""
     options = {
         "--cluster": cluster,
         "--predictor": ",".join(_located(name, models) for name in wish.predictors),
@@ -63,9 +63,7 @@ def _own_cluster(service: Service, folder: Path) -> str:
     if named:
         return named
     if service.lore.copied is None:
-        raise ConfigError(
-            "cluster", "the backend does not tell how the cluster is set up: name a preset or a file"
-        )
+        raise ConfigError("cluster", "the backend cannot describe the cluster; choose a preset or a file")
     return service.lore.copied(folder)
 
 

@@ -63,16 +63,16 @@ class Service:
     commands: CommandQueue
     questions: QuestionDesk
     lore: Lore
-    """What is known of the cluster beyond its queue."""
+    """Information on the cluster beyond its queue."""
     jobs: StoredJobs
-    """The jobs of all users, as the store has them."""
+    """The jobs of all users, from the database."""
     windows: QueueWindows
     watchers: tuple[Callable[[Status], None], ...] = ()
-    """Are told of each cycle, by the loop's thread: must be quick, wait for nothing and raise nothing."""
+    """Called after each cycle by the loop's thread: must be quick, never wait and never raise."""
     watching: Observability = field(default_factory=Observability)
     """Metrics, and messages to people."""
     interface: ApiServer | None = None
-    """Not started; ``None``: not wanted."""
+    """Not started; ``None``: disabled."""
     in_shadow: tuple[str, ...] = ()
     """See ``models_in_shadow``; as of the start or the last change."""
     reload: Callable[[], None] = _nothing
@@ -90,10 +90,10 @@ class Service:
     holders: Holders | None = None
     """``None``: the daemon acts for one user alone."""
     restored: RestoredDatabase | None = None
-    """Where the store is a backup whose chains were not compared with Slurm yet."""
+    """Set if the database is a restored backup whose chains are not compared with Slurm yet."""
 
     def answer_question(self, alive: Callable[[], None]) -> bool:
-        """Answer one that somebody has; whether there was one. For the loop's thread, between cycles."""
+        """Answer one prediction request; return whether there was one. For the loop's thread, between cycles."""
         return self.questions.answer(lambda question: self.loop.foresee(question, alive))
 
     def check_clock(self, *, jumped: bool) -> None:
@@ -181,7 +181,7 @@ class Service:
         return self.store.prune(retention, self.clock.now(), kept)
 
     def close(self) -> None:
-        """Let go of threads and connections. Raises ``StoreUnavailable`` where the last lines are not on disk."""
+        """Close threads and connections. Raises ``StoreUnavailable`` if the last entries are not on disk."""
         self.questions.close()
         if self.replays is not None:
             self.replays.close()

@@ -39,7 +39,7 @@ _DAYS = 60
 
 
 def simulated_world(section: SimulatedSection, state: Path) -> World:
-    """A simulation on a clock of its own, kept in the directory ``state``. Raises ``ConfigError``."""
+    """A simulation with a separate clock, stored in the directory ``state``. Raises ``ConfigError``."""
     clock = _own_clock(state / CLOCK, section.rate)
     config, _ = read_cluster(section.cluster)
     now = clock.now()

@@ -17,7 +17,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def refill(windows: QueueWindows, archive: SnapshotArchive, now: Seconds) -> None:
-    """Add what was stored within a window's length; what cannot be read is said and left out."""
+    """Add the stored snapshots within a window's length; log and skip those that cannot be read."""
     try:
         for time in archive.times(now - LENGTH * SPACING, now + 1):
             _add(windows, archive, time)

@@ -33,7 +33,7 @@ History = Callable[["Seconds", "Seconds"], "JobTable"]
 
 @dataclass(frozen=True, slots=True)
 class Lore:
-    """What is known of a cluster beyond its queue, and how more of it is learned."""
+    """Information on a cluster beyond its queue, and how to refresh it."""
 
     history: History | None = None
     """``None``: the accounting is not asked."""
@@ -49,9 +49,9 @@ class Lore:
     hides_jobs: Callable[[], bool] = lambda: True
     """Whether users may not see the jobs of others, or that is not known. Waits for nothing."""
     name: Callable[[], str] | None = None
-    """The cluster's name, empty where Slurm does not tell; raises ``ClusterUnavailable``. ``None``: not known."""
+    """The cluster's name, empty if Slurm does not report it; raises ``ClusterUnavailable``. ``None``: unknown."""
     description: Callable[[], ClusterConfig] | None = None
-    """The cluster as its own configuration says; raises ``ConfigError`` and ``ClusterUnavailable``."""
+    """The cluster as its configuration describes it; raises ``ConfigError`` and ``ClusterUnavailable``."""
     clock: ClockCheck | None = None
     """Keeps the world's clock in step with the controller's; ``None``: that one cannot be asked."""
     copied: Callable[[Path], str] | None = None
@@ -83,7 +83,7 @@ class World:
     desk: OrderDesk | None = None
     """Where users' agents fetch their orders, in that mode."""
     files: BackgroundFiles = field(default_factory=local_files)
-    """Files that users name, seen by whoever may see them."""
+    """Checks of users' files, by an account that may see them."""
     check_request: Callable[[JobRequest], None] = takes_any
     """Raises ``SubmissionRejected`` for what no link could be submitted with; may take seconds."""
     identify: Identify | None = None

@@ -41,7 +41,7 @@ class Beat:
 
 
 class Heartbeat:
-    """Writes the file again after each cycle; one that cannot be written is said once."""
+    """Writes the file after each cycle; logs an error once."""
 
     def __init__(self, file: Path) -> None:
         self._file = file

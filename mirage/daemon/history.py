@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 _OVERLAP: Seconds = 3_600
-"""What is asked again each time: accounting hears of some jobs late."""
+"""Overlap of the queried intervals, s: accounting receives some jobs late."""
 _WINDOW: Seconds = 86_400
-"""Of how much one question is about."""
+"""Interval of one query, s."""
 _EVERY: Seconds = 3_600
-"""How old what is known may become."""
+"""Maximum age of the imported jobs, s."""
 _PAUSE = 2.0
-"""Real seconds between two questions."""
+"""Real seconds between two queries."""
 
 
 class Waits(Protocol):

@@ -1,4 +1,4 @@
-"""Chores next to the loop, in threads of their own: nothing here decides anything."""
+"""Periodic chores in separate threads; they decide nothing about chains."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Chore:
-    """Something to do every so often."""
+    """A periodic task."""
 
     name: str
     every: float
@@ -29,7 +29,7 @@ class Chore:
 
 
 class Housekeeping:
-    """Runs chores until closed; one that fails is said and comes again at its time."""
+    """Runs chores until closed; a failure is logged and the chore runs again at its next time."""
 
     def __init__(self, chores: tuple[Chore, ...]) -> None:
         from apscheduler.schedulers.background import BackgroundScheduler

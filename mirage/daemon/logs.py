@@ -1,4 +1,4 @@
-"""Log lines on stderr: ``key=value``, or one JSON object a line; the journal is told their priority."""
+"""Log lines on stderr: ``key=value``, or one JSON object per line, with a priority for systemd's journal."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _fields(record: logging.LogRecord) -> dict[str, object]:
 
 
 class KeyValues(logging.Formatter):
-    """``time=... level=info from=journal text="..." chain=...``; a traceback follows on lines of its own."""
+    """``time=... level=info from=journal text="..." chain=...``; a traceback follows on separate lines."""
 
     def format(self, record: logging.LogRecord) -> str:
         """One record."""

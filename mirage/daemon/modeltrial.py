@@ -55,4 +55,4 @@ def _gain(measured: Measured) -> str:
     where = f" in partition {measured.partition}" if measured.partition else ""
     than = "less" if measured.gain > 0 else "more"
     told = f"{abs(measured.gain):.2f} h (+-{measured.gain_error:.2f}) {than} a handover"
-    return f"{told} than the predictor in charge{where}, {measured.handovers} handovers"
+    return f"{told} than the active predictor{where}, {measured.handovers} handovers"

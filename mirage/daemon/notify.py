@@ -14,7 +14,7 @@ _STATUS_LENGTH = 400
 
 
 class Notifier:
-    """Says how the daemon is to whoever listens at ``$NOTIFY_SOCKET``; without one it says nothing."""
+    """Reports the daemon's state to systemd at ``$NOTIFY_SOCKET``; without that variable it does nothing."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         address = environ.get("NOTIFY_SOCKET", "")

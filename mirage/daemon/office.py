@@ -1,4 +1,4 @@
-"""Leadership as the process has it: asked for in a thread of its own, so that a long cycle does not lose it."""
+"""Leader lease renewal in a separate thread, so that a long cycle cannot lose the lease."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LOG = logging.getLogger(__name__)
 _FIRST_STEPS = 3
 """As many as it takes to look, to take a lease that is free, and to look again where another was faster."""
 _PATIENCE = 15.0
-"""Real seconds for a question that is in progress as the process ends; a database may hang."""
+"""Real seconds to wait for a running query as the process ends; a database may hang."""
 _AFTER_FAULT = 5.0
 
 
@@ -29,7 +29,7 @@ def _nothing() -> None:
 
 
 class Office:
-    """Steps through a campaign until closed; its thread calls ``changed`` when the term is another one."""
+    """Steps through the leader election until closed; its thread calls ``changed`` when the term changes."""
 
     def __init__(self, campaign: Campaign) -> None:
         self.campaign = campaign

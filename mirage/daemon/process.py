@@ -98,7 +98,7 @@ def run_daemon(load: Callable[[], Loaded], build: Build, *, once: bool = False) 
 
 
 def leave(status: int) -> None:
-    """End the process, also while a thread hangs (a predictor, an import): nobody waits for what it finds.
+    """End the process, also while a thread hangs (a predictor, an import): its result is not needed.
 
     Python itself would wait for the threads of every pool, daemonic ones too.
     """
@@ -136,7 +136,7 @@ class _Daemon:
         return self._ticks.stopped
 
     def run(self, closing: ExitStack) -> None:
-        """Cycle until told to end or another term begins; ``closing`` gets what is to be ended then."""
+        """Cycle until stopped or another term begins; ``closing`` gets what has to be closed then."""
         closing.callback(SignalWatch(self._ticks.stop, self._ask_reload).close)
         _LOG.info(
             "event=daemon_started version=%s pid=%d predictor=%s",
@@ -175,18 +175,18 @@ class _Daemon:
         return self._office.campaign.term == self._service.tenure.term
 
     def _ask_reload(self) -> None:
-        """Read the configuration again before the next cycle, which comes at once. Any thread."""
+        """Read the configuration again before the next cycle, which starts immediately. Any thread."""
         self._reload_asked.set()
         self._service.commands.wake()
 
     def _open(self, closing: ExitStack) -> None:
-        """Answer people, also while the first look at the cluster hangs. Raises ``ConfigError``."""
+        """Start the API, so that it answers also while the first poll hangs. Raises ``ConfigError``."""
         if self._service.interface is not None:
             self._service.interface.start()
             closing.callback(self._service.interface.stop)
 
     def _chores(self) -> tuple[Chore, ...]:
-        """What is to be done next to the loop; most of it is the leader's."""
+        """Return the periodic chores; most of them are the leader's."""
         service, every = self._service, max(_SHORTEST_CHORE, _KEEP_HOUSE_EVERY / self._service.clock.rate)
         reopening = Chore("interface", _LOOK_AT_INTERFACE_EVERY, _LOOK_AT_INTERFACE_EVERY, self._reopen)
         users = Chore("users", _CHECK_USERS_EVERY, _CHECK_USERS_EVERY, self._check_users)
@@ -197,7 +197,7 @@ class _Daemon:
         return (retention, reopening, access, users, *learning_chores(service, self._ended))
 
     def _reopen(self) -> str:
-        """An interface that has fallen over is set up again; the loop has gone on meanwhile."""
+        """Restart an API server that has ended; the loop continues meanwhile."""
         interface = self._service.interface
         if interface is None:
             return ""
@@ -205,14 +205,14 @@ class _Daemon:
             return f"it answers at {interface.url} again" if interface.reach_out() else ""
         interface.stop()
         interface.start()
-        return "it had ended and answers again"
+        return "the API server had ended and answers again"
 
     def _check_users(self) -> str:
         """End where user names are out of date: a user must not be taken for another one."""
         try:
             check_user_files()
         except UsersOutdated as error:
-            _LOG.error("event=users_outdated text=%r", f"{error}; ending, to be started again")
+            _LOG.error("event=users_outdated text=%r", f"{error}; the daemon stops for a restart")
             self.status = _RESTART
             self._ticks.stop()
         return ""
@@ -263,7 +263,7 @@ def _close(service: Service) -> None:
 
 
 def _summary(status: Status) -> str:
-    """For every user of the machine: systemd tells its status to all, so nothing of one chain is in it."""
+    """Return the status for systemd, which all users can read: it names no chain."""
     count = Counter(str(record.status) for record in status.chains)
     chains = ", ".join(f"{number} {name}" for name, number in sorted(count.items())) or "none"
     return f"cycle {status.cycles}; chains: {chains}"

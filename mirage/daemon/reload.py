@@ -1,4 +1,4 @@
-"""What of a new configuration holds at once, and what only after a restart."""
+"""Which keys of a new configuration apply immediately, and which after a restart."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Reload:
     """A new configuration as the running daemon can have it."""
 
     config: Config
-    """The old one with all that may change at once taken from the new one."""
+    """The old configuration with all immediately applicable values of the new one."""
     changed: tuple[str, ...]
     """Keys that hold from now on."""
     waiting: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Signals: noticed at once by a thread, executed by the loop between cycles.
+"""Signals: a thread receives them immediately, the loop acts on them between cycles.
 
 Python runs signal handlers in the main thread between two instructions, where it may hold any lock, the one of the
 event that the loop waits for included. So the handlers do nothing: the interpreter writes the signal's number to a

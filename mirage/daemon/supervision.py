@@ -1,4 +1,4 @@
-"""Cycles that never end the process: what goes wrong in one is said, and the next one comes."""
+"""Cycles that never end the process: an error is logged, and the next cycle runs."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class Retraining:
     stopped: Event
 
     def run(self) -> str:
-        """Train if it is due; says what came of it, nothing where nothing is due.
+        """Train if it is due; return a text with the result, empty if nothing is due.
 
         One that fails is due again after the same span; one that was killed with the daemon, at once. Raises
         ``MirageError``.

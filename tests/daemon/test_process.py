@@ -260,7 +260,7 @@ def test_the_loop_goes_on_without_its_interface_which_comes_back(folder: DaemonF
     with folder.start() as daemon:
         wait_until((folder.folder / "run" / "api.sock").exists, "the socket")
         folder.ask("end-api")
-        daemon.wait_for("event=chore_done chore=interface text='it had ended and answers again'")
+        daemon.wait_for("event=chore_done chore=interface text='the API server had ended and answers again'")
         assert asked(folder, "GET", "/healthz")[0] == 200
         known = len(folder.submissions())
         wait_until(lambda: len(folder.submissions()) > known, "another link")

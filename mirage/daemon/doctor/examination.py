@@ -1,4 +1,4 @@
-"""The examination: every question once, each answer looked at by itself."""
+"""The examination: every check once, each independent of the others."""
 
 from __future__ import annotations
 

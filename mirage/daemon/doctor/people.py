@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _SUPERUSER = "root"
 _A_CHAIN_NEEDS = 2
-"""Jobs in the queue at once: the predecessor that runs and the successor that waits."""
+"""Jobs of a chain in the queue at the same time: the running predecessor and the pending successor."""
 
 
 def look_at_associations(user: str, associations: list[Row], *, enforced: bool) -> Iterator[Finding]:

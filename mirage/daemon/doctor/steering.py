@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from mirage.daemon.doctor.finding import Finding
     from mirage.daemon.doctor.reading import Row
 
-_OTHERS = "pin ages (links need whole nodes); nice ages, but a link starts at once on an idle node"
+_OTHERS = "pin ages (links need whole nodes); nice ages, but a link starts immediately on an idle node"
 
 
 def look_at_turns(found: str, chosen: Steering) -> Finding:
