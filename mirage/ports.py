@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Cluster(Protocol):
-    """What is seen of a Slurm cluster: real, simulated or recorded."""
+    """A Slurm cluster: real, simulated or recorded."""
 
     def snapshot(
         self,
@@ -98,12 +98,12 @@ class NodeSharing(Protocol):
 
         ``spreads``: the second one may have further nodes.
 
-        Raises ``ClusterUnavailable`` where that cannot be told.
+        Raises ``ClusterUnavailable`` if Slurm does not answer.
         """
 
 
 class WaitHistory(Protocol):
-    """What is known of the waits of jobs that have started."""
+    """Waits of jobs that have started."""
 
     def recent_waits(self, count: int, partition: str, gres: str, qos: str) -> RecentWaits:
         """The last ``count`` jobs of a partition started until now, oldest first; fewer where fewer are known.
@@ -115,7 +115,7 @@ class WaitHistory(Protocol):
 
 
 class JobHistory(Protocol):
-    """What is known of the jobs of all users."""
+    """Jobs of all users."""
 
     def jobs(self, span: Seconds) -> JobTable:
         """The jobs submitted within the last ``span`` seconds, in order of submission, as known now.
@@ -224,7 +224,7 @@ class Leases(Protocol):
 
 
 class Journal(Protocol):
-    """Where those sentences go that tell of no change of a record."""
+    """Entries that accompany no change of a record."""
 
     def write(self, entry: Entry) -> None:
         """Append one entry."""
@@ -282,7 +282,7 @@ class Placer(Protocol):
 
 
 class RequestPolicy(Protocol):
-    """Which request's next piece runs on which unit of a system."""
+    """Decides which request's next segment runs on which device of a system."""
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""Work next to the daemon: a process of least priority, in a session of its own, that ends with the daemon."""
+"""Background work: a process of lowest priority in a separate session, which ends with the daemon."""
 
 from __future__ import annotations
 

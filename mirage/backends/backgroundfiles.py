@@ -1,4 +1,4 @@
-"""Files watched from threads next to the caller's: a file system that hangs stops nothing but its own checks."""
+"""Files checked in background threads: a file system that hangs stops only the checks of its files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class CheckLimits:
     timeout: float = 5.0
     """A check that takes longer counts as hanging."""
     at_once: float = 0.25
-    """So long ``refresh`` waits for results."""
+    """Maximum waiting time of ``refresh``, s."""
     every: float = 0.0
     """A file is not checked again sooner."""
 
@@ -117,7 +117,7 @@ class BackgroundFiles:
             return states
 
     def hanging(self) -> int:
-        """Checks, and questions to file systems, that are overdue."""
+        """Number of overdue checks and file system probes."""
         with self._changed:
             return len(self._overdue()) + len(self._probes.hanging())
 

@@ -1,4 +1,4 @@
-"""What has become of our links: the queue's answer, accounting's, and what was seen last, made one."""
+"""States of our links, merged from the queue, accounting and the last snapshot."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ShowsAll = Callable[[bool], bool]
 _SHOWN_FOR: Seconds = 60
 """How long Slurm's answer counts whether it shows the jobs of all users."""
 GRACE: Seconds = 600
-"""How long accounting may lag behind the controller before a link that it does not know is given up."""
+"""How long accounting may lag behind the controller before a link that it lacks counts as lost, s."""
 
 # Ends after which a job does not go back to the queue; the others may be a requeue in the making.
 _FINAL = (
@@ -51,12 +51,12 @@ _FINAL = (
 
 @dataclass
 class LinkMemory:
-    """Keeps what was last seen of each link, for the times in which accounting does not tell."""
+    """Keeps the last state of each link, for times without an answer from accounting."""
 
     account_name: str = ""
     """As whom Slurm is queried; empty: this account sees the jobs of all users."""
     shows_all: ShowsAll = lambda seen: False
-    """Asks Slurm whether this account sees the jobs of all users; false where Slurm does not tell."""
+    """Queries whether this account sees the jobs of all users; false if Slurm does not answer that."""
     last: dict[str, Job] = field(default_factory=dict)
     missing_since: dict[str, Seconds] = field(default_factory=dict)
     rivals: tuple[Job, ...] = ()

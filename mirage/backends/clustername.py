@@ -25,7 +25,7 @@ _NONE = "(null)"
 
 
 def cli_cluster_name(commands: Commands) -> str:
-    """By ``scontrol show config``; empty: Slurm does not tell. Raises ``ClusterUnavailable``."""
+    """From ``scontrol show config``; empty: Slurm does not report it. Raises ``ClusterUnavailable``."""
     if shutil.which("scontrol", path=commands.environment.get("PATH", os.defpath)) is None:
         return ""  # the backend pyslurm can do without it
     answer = commands.run(("scontrol", "show", "config"))
@@ -36,7 +36,7 @@ def cli_cluster_name(commands: Commands) -> str:
 
 
 def rest_cluster_name(rest: Rest) -> str:
-    """By the answer to a ping; empty: older versions do not tell. Raises ``ClusterUnavailable``."""
+    """From the answer to a ping; empty: an older version without it. Raises ``ClusterUnavailable``."""
     try:
         found: object = rest.ask("GET", "ping").body
     except NotPermitted as error:

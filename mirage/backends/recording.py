@@ -1,4 +1,4 @@
-"""A cluster that is watched: what its answers show and how long they take is passed on to whoever keeps it."""
+"""A cluster with metrics: passes on its snapshots and the time that they take."""
 
 from __future__ import annotations
 

@@ -176,7 +176,7 @@ class RestCluster:
         return found
 
     def keeps_comments(self) -> None:
-        """Not known: slurmrestd does not tell ``AccountingStoreFlags``."""
+        """Return ``None`` (unknown): slurmrestd does not report ``AccountingStoreFlags``."""
 
     def past_links(self, start: Seconds, end: Seconds, ids: Collection[JobId]) -> PastLinks | None:
         """Links in the queue in [start, end): see ``LinkAccounting``. Raises ``ClusterUnavailable``."""
@@ -212,7 +212,7 @@ class RestCluster:
         return {tag: _with_known_exit(job, last.get(tag)) for tag, job in links.items()}
 
     def _fates(self, ids: Collection[JobId]) -> Fates:
-        """What accounting tells of these jobs, or of all recent ones: one question."""
+        """Return accounting's records of these jobs, or of all recent ones, with one query."""
         if ids:
             which = f"step={quote(','.join(str(job_id) for job_id in ids), safe='')}"
         else:

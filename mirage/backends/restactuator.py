@@ -45,7 +45,7 @@ _SILENT = (40, 41)
 """These do not tell whether a DELETE was done (seen on Slurm 24.11)."""
 
 _BRIEF = 5.0
-"""Seconds for the version's query where somebody waits for the answer, and no submission depends on it."""
+"""Timeout of the version's query when a user waits and no submission depends on it, s."""
 
 _TELLS_UNKNOWN_JOBS = 37
 """v0.0.36 says "unknown job" of every question about one job that fails, also where slurmctld is down."""
@@ -55,7 +55,7 @@ class Tokens(Protocol):
     """Who acts for an owner."""
 
     def of(self, owner: str) -> Credentials:
-        """The owner's credentials. Raises ``NotPermitted`` where there are none."""
+        """Return the owner's credentials. Raises ``NotPermitted`` if the owner has none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ class Seldom:
         self._last: dict[tuple[str, str], float] = {}
 
     def allows(self, event: str, key: str) -> bool:
-        """Whether this event has not been told of this key within the hour; from now on it has."""
+        """Return whether this event of this key was not reported within the last hour, and note it as reported."""
         now, last = self._now(), self._last.get((event, key))
         if last is not None and now - last < _HOUR:
             return False

@@ -1,4 +1,4 @@
-"""What a controller grants people, as far as it told: fair shares, limits on running jobs, reservations. Pure."""
+"""Fair shares, limits on running jobs and reservations of users, as far as Slurm reports them. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class RunningJob:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits on how many jobs run at once, and what runs now."""
+    """Limits on simultaneously running jobs, and the jobs that run now."""
 
     associations: Mapping[Owner, Association]
     """Users in accounts, and accounts with no user."""
@@ -78,7 +78,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """All that was told at one time; empty where nothing was."""
+    """All values of one query; empty if Slurm reported none."""
 
     shares: Mapping[Owner, float] = field(default_factory=dict)
     accounts: Mapping[str, str] = field(default_factory=dict)

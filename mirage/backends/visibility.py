@@ -64,7 +64,7 @@ class RestVisibility:
     def __call__(self, seen: bool = False) -> bool:
         """Whether the account sees all jobs; ``seen``: whether it sees any of other users.
 
-        False also where slurmrestd does not tell.
+        False also if slurmrestd does not report it.
         """
         if self.account == _SUPERUSER:
             return True

@@ -124,7 +124,7 @@ def _heard(other: Connection) -> Any:
             return other.recv()
     except EOFError:
         pass
-    raise MirageError("bench api: one of the processes has ended before its time")
+    raise MirageError("bench api: one of the processes ended early")
 
 
 def _daemon(folder: Path, chains: int, now: int, parent: Connection) -> None:

@@ -51,7 +51,7 @@ class Cost:
     decisions: int
     """Predictions asked for in the last cycle."""
     calls: float = 0.0
-    """Questions to Slurm a cycle."""
+    """RPCs per cycle."""
 
 
 def measure_daemon(say: Callable[[str], None], sizes: tuple[standin.Size, ...] = SIZES) -> tuple[Section, ...]:
@@ -75,8 +75,8 @@ def _section(title: str, size: standin.Size, cost: Cost) -> Section:
             ("later cycles, longest", f"{max(later):.2f} s"),
             ("later cycles, CPU time, commands included", _spread(worked)),
             ("of the real time: until the snapshot is there", f"{statistics.median(answers):.2f} s"),
-            ("predictions a cycle", f"{cost.decisions}"),
-            ("questions to Slurm a cycle", f"{cost.calls:.1f}"),
+            ("predictions per cycle", f"{cost.decisions}"),
+            ("RPCs per cycle", f"{cost.calls:.1f}"),
             ("peak resident memory", f"{cost.peak_mb:.0f} MB"),
         ),
     )

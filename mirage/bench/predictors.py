@@ -108,9 +108,7 @@ def _section(loaded: Sequence[ArtifactPredictor], tick: list[Observation]) -> Se
         said = f"; it rejects {refused} of them" if refused else ""
         rows.append((model.manifest.plugin, f"{taken:.1f} ms, {taken / baseline:.1f} times that{said}"))
     together = _milliseconds(loaded, tick)
-    rows.append(
-        ("one in charge, the others in shadow", f"{together:.1f} ms, {together / baseline:.1f} times that")
-    )
+    rows.append(("one active, the others in shadow", f"{together:.1f} ms, {together / baseline:.1f} times that"))
     return Section(
         f"predictions for {len(tick)} chains, {pending} pending and {running} running jobs", tuple(rows)
     )

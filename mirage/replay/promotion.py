@@ -26,6 +26,6 @@ def objection_to(manifest: Manifest, measured: Iterable[Measured]) -> str:
             continue
         if read_manifest(Path(folder)) == manifest and each.handovers >= FEWEST and each.gain < 0:
             where = f" in partition {each.partition}" if each.partition else ""
-            more = f"{-each.gain:.2f} h more a handover{where} than the predictor in charge"
+            more = f"{-each.gain:.2f} h more per handover{where} than the active predictor"
             return f"in shadow it would have cost {more} ({each.handovers} handovers, +-{each.gain_error:.2f} h)"
     return ""

@@ -151,10 +151,10 @@ class ReplayRuns:
         with self._lock:
             waiting = sum(not run.over for run in self._runs.values())
             if waiting >= self._most:
-                raise TooManyRuns(f"{waiting} replays wait or run already; ask again when one is over")
+                raise TooManyRuns(f"{waiting} replays are queued or running; retry when one has ended")
             if sum(not run.over and run.by == by for run in self._runs.values()) >= _MOST_OF_ONE:
                 raise TooManyRuns(
-                    f"{_MOST_OF_ONE} replays of {by} wait or run already; ask again when one is over"
+                    f"{_MOST_OF_ONE} replays of {by} are queued or running; retry when one has ended"
                 )
             run = Run(secrets.token_hex(6), by, wish, self._now())
             try:
@@ -218,7 +218,7 @@ class ReplayRuns:
 
     def _check(self, wish: Wish) -> None:
         files = self.files()
-        offered = f"there are {', '.join(files)}" if files else "no files are offered (replays.folder)"
+        offered = f"there are {', '.join(files)}" if files else "no trace files are available (replays.folder)"
         from mirage.simulator.configuration.clusterfile import presets
         from mirage.trace.generator import presets as trace_presets
 
@@ -275,7 +275,7 @@ class ReplayRuns:
         if status is None and time.monotonic() >= until:
             state, problem = (
                 RunState.FAILED,
-                f"it took longer than {_LONGEST:g} s; ask for fewer links or a shorter span",
+                f"timed out after {_LONGEST:g} s; choose fewer links or a shorter span",
             )
         elif status is None:
             state, problem = RunState.LOST, "the daemon ended"
@@ -359,4 +359,8 @@ def _read(folder: Path) -> Iterator[Run]:
         except (OSError, ValueError):
             continue
         if _ID.fullmatch(path.parent.name) and run.run_id == path.parent.name:
-            yield run if run.over else replace(run, state=RunState.LOST, problem="the daemon ended before it did")
+            yield (
+                run
+                if run.over
+                else replace(run, state=RunState.LOST, problem="the daemon ended before the replay")
+            )

@@ -135,7 +135,7 @@ def _distribution(compared: Compared, styles: tuple[PolicyStyle, ...]) -> Pictur
         axes.set_xlabel("job completion time")
         axes.grid()
         svg = write_svg(figure, "jct", f"Share of tasks done within a time. Medians: {medians}.")
-    return Picture("How long tasks take", f"Share of the tasks done within so long. Medians: {medians}.", svg)
+    return Picture("How long tasks take", f"Share of the tasks done within a time. Medians: {medians}.", svg)
 
 
 _MARKS = (1.0, 10.0, 60.0, 600.0, 3600.0, 6 * 3600.0, 86400.0, 7 * 86400.0, 30 * 86400.0, 365 * 86400.0)

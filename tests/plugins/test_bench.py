@@ -35,7 +35,7 @@ def test_each_model_is_measured_and_those_that_refuse_are_named(
     assert [section.title.split(",")[0] for section in sections] == ["predictions for 20 chains"] * 2
     for section in sections:
         labels, values = zip(*section.rows, strict=True)
-        assert labels == ("quantile, to compare", "made-up", "made-up", "one in charge, the others in shadow")
+        assert labels == ("quantile, to compare", "made-up", "made-up", "one active, the others in shadow")
         assert all(re.match(r"\d+\.\d ms", value) for value in values)
         assert ["it rejects 20 of them" in value for value in values] == [False, True, False, False]
 

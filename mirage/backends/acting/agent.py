@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class AgentActuator(ByOrder):
-    """An ``Actuator`` that leaves orders at a desk and waits for the answers.
+    """An ``Actuator`` that puts requests into the agent queue and waits for the answers.
 
     ``NotPermitted`` while no agent of the owner is there: nothing has happened then, and the next cycle may try
     again. ``ClusterUnavailable``: an agent took the order and was not heard of again; it may have happened.

@@ -1,4 +1,4 @@
-"""An ``Actuator`` whose acts travel as orders to somebody who carries them out."""
+"""An ``Actuator`` that sends its actions as requests to another process, which runs them."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class UserSide(Actuator, Protocol):
 def execute(order: Order, actuator: UserSide, now: Callable[[], float] = time.time) -> Answer:
     """Do what ``order`` says, with an actuator that may act for its owner, unless it is too late for it.
 
-    Errors become answers; one that is no ``MirageError`` is a fault of this program and is raised.
+    Errors become answers; an error that is no ``MirageError`` is a bug and is raised.
     """
     late = now() - order.start_by
     if late > 0:

@@ -35,7 +35,7 @@ _PAUSES = (0.0, 0.05, 0.2, 0.5)
 
 
 def own_group(root: Path = Path("/sys/fs/cgroup"), cgroup: Path = Path("/proc/self/cgroup")) -> Path | None:
-    """Return the directory of this process's group in the unified hierarchy; ``None`` where there is none."""
+    """Return the directory of this process's group in the unified hierarchy; ``None`` without that hierarchy."""
     with contextlib.suppress(OSError, ValueError):
         for line in cgroup.read_text(encoding="utf-8").splitlines():
             number, _, path = line.split(":", 2)

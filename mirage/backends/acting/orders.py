@@ -40,7 +40,7 @@ class Order:
     order_id: str
     owner: str
     start_by: Seconds
-    """Whoever has not begun by then (epoch, UTC) leaves it: by then another user may have been asked."""
+    """Deadline of the start (epoch, UTC): a later start is not allowed, as the request may have been repeated."""
     submit: JobRequest | None = None
     cancel: CancelJob | None = None
     update: UpdateJob | None = None
@@ -168,13 +168,13 @@ class Answer:
     """How an order went, in a form that travels."""
 
     verdict: Verdict
-    """Whether it was executed."""
+    """Result of the request."""
     job_id: JobId = NO_JOB
     """Of the job submitted."""
     reason: str = ""
     """REJECTED only: Slurm's reason."""
     text: str = ""
-    """What Slurm said, where something went wrong."""
+    """Slurm's error text; empty: no error."""
     files: tuple[FileState, ...] = ()
     """Of the files to be checked, in order."""
 

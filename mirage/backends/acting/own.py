@@ -1,4 +1,4 @@
-"""The far side of acting in somebody's name: a process of that user's own, with Slurm's commands."""
+"""Actions in a process of the user, by Slurm's commands."""
 
 from __future__ import annotations
 

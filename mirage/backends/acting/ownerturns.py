@@ -1,4 +1,4 @@
-"""Acts that take long hold up their owner alone: the loop waits for each owner, and for all, only so long."""
+"""Slow actions delay only their owner: the loop's waiting time is bounded per owner and in total."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LOG = logging.getLogger(__name__)
 _WITHDRAWAL = 1.0
 """Seconds until an act that was withdrawn before it began has ended."""
 _TAKEN_WITHIN = 1.0
-"""Seconds in which an act begins where there is anybody to begin it; one that had less is not withdrawn."""
+"""Seconds in which a connected process begins an action; an action that had less time is not withdrawn."""
 _KEPT, _MOST_KEPT = 600.0, 64
 """Seconds for which a result is kept that came late, and of how many acts of one owner."""
 _MOST_IDLE = 1_000
@@ -34,15 +34,15 @@ class TurnLimits:
     """Real seconds."""
 
     share: float = 10.0
-    """So long all acts of one owner together hold up the caller, ..."""
+    """Maximum waiting time of the caller for all actions of one owner, s, ..."""
     every: float = 60.0
     """... in so long."""
     together: float = 5.0
-    """So long the acts of all owners together hold up the caller, each for half of what is left at most, ..."""
+    """Maximum waiting time for the actions of all owners, s, each at most half of the rest, ..."""
     together_every: float = 30.0
     """... in so long."""
     pause: float = 60.0
-    """So long an owner waits after an act that took longer and had no answer; each time twice as long, ..."""
+    """Pause of an owner after an action that timed out, s; it doubles each time, ..."""
     longest_pause: float = 3_600.0
     """... up to this."""
     under_way: int = 64
@@ -51,7 +51,7 @@ class TurnLimits:
 
 @dataclass(slots=True)
 class _Turns:
-    """What is known of one owner's acts."""
+    """State of one owner's actions."""
 
     running: str = ""
     """The act that has not ended."""
@@ -62,7 +62,7 @@ class _Turns:
     """In a row."""
     not_before: float = float("-inf")
     late: dict[_Key, _Late] = field(default_factory=dict)
-    """What became of acts that the caller did not wait for to the end."""
+    """Results of actions that timed out."""
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ class _Turn:
 
 @dataclass(frozen=True, slots=True)
 class _Late:
-    """The result of an act that nobody waited for, without its script: those of many users fill the memory."""
+    """Result of an action that timed out, without its script: scripts of many users would fill the memory."""
 
     turn: _Turn
     act: Act | None
@@ -241,7 +241,7 @@ def _drop_tracebacks(error: BaseException | None) -> None:
 
 
 def _result_of(turns: _Turns, act: Act, now: float) -> _Turn | None:
-    """What came late of this very act, told once."""
+    """Late result of this action, reported once."""
     found = turns.late.pop(_key(act), None)
     if found is None or now - found.at > _KEPT or found.act not in (None, act):
         return None

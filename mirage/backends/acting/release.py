@@ -1,4 +1,4 @@
-"""Links that wait, held, until they are wanted: submitted by their owner in advance, let go by an Operator.
+"""Held links: submitted by their owner in advance, released by an Operator when they are due.
 
 The owner submits jobs with the tags of the links to come and Slurm's ``--hold``. They are the **stock**. Asked to
 submit a link, Mirage releases the job of its tag; nobody acts in another's name. The account needs Slurm's
@@ -92,12 +92,12 @@ class ReleaseCluster:
         return job.job_id
 
     def cancel(self, job_id: JobId, owner: str) -> None:
-        """Cancel a link, or stock that will not be wanted any more."""
+        """Cancel a link, or a held job that is no longer needed."""
         self._check(job_id, owner)
         self._operator.cancel(job_id, owner)
 
     def update(self, job_id: JobId, owner: str, change: JobChange) -> None:
-        """Change a link that was let go."""
+        """Change a released link."""
         self._check(job_id, owner)
         self._operator.update(job_id, owner, change)
 

@@ -82,7 +82,7 @@ class SudoActuator(ByOrder):
             raise ClusterUnavailable(f"the helper was to {order.sentence}: {trouble}") from None
 
     def _check_left(self, owner: str) -> None:
-        """Raise ``NotPermitted`` while helpers are left that the owner keeps from ending."""
+        """Raise ``NotPermitted`` while the owner prevents timed-out helpers from ending."""
         left = [process for process in self._left.pop(owner, []) if process.poll() is None]
         if left:
             self._left[owner] = left

@@ -1,4 +1,4 @@
-"""Frozen dataclasses as JSON and back: strict, because what is read here is done in somebody's name."""
+"""Frozen dataclasses as JSON and back: strict, because the content is executed as a user."""
 
 from __future__ import annotations
 
