@@ -81,14 +81,14 @@ def setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Setting
 
 
 def test_the_first_import_looks_back_the_later_ones_only_as_far_as_needed(setting: Setting) -> None:
-    assert setting.run() == "720 jobs imported; questions asked: 30"
+    assert setting.run() == "720 jobs imported; queries: 30"
     assert setting.known() == list(range(NOW - 30 * DAY, NOW, 3_600))
     assert setting.accounting.asked == [(NOW - (k + 1) * DAY, NOW - k * DAY) for k in range(30)], (
         "the latest first"
     )
     assert setting.run() == "", "nothing is due"
     setting.time += 6 * 3_600
-    assert setting.run() == "7 jobs imported; questions asked: 1"
+    assert setting.run() == "7 jobs imported; queries: 1"
     assert setting.accounting.asked[30:] == [(NOW - 3_600, NOW + 6 * 3_600)]
     setting.time += 3 * DAY
     setting.run()
@@ -132,7 +132,7 @@ def test_an_import_ends_when_the_daemon_does(setting: Setting) -> None:
     setting.stopped.set()
     assert setting.run() == "24 jobs imported; the rest follows after the next start"
     setting.stopped.clear()
-    assert setting.run() == "696 jobs imported; questions asked: 29"
+    assert setting.run() == "696 jobs imported; queries: 29"
 
 
 @pytest.mark.parametrize(

@@ -242,8 +242,8 @@ def test_a_chore_that_fails_comes_again_and_stops_no_other(caplog: pytest.LogCap
         assert enough.wait(120)
         house.close()
     said = [r.getMessage() for r in caplog.records]
-    assert "bad: locked" in said
-    assert any("ugly: a fault of this program" in line for line in said)
+    assert "event=chore_failed chore=bad error='locked'" in said
+    assert any("event=internal_error chore=ugly" in line for line in said)
 
 
 # Reload

@@ -125,7 +125,7 @@ def look_at_daemon(config: Config) -> Finding:
             found = f"a daemon answers at {config.api.socket}, but not for the state directory {folder}"
             return fail("daemon", found, "the directory was removed or replaced", "restore it, then restart")
         if other := other_daemon(config):
-            follows = "it keeps your chains; what is found about settings here is about a daemon of your own"
+            follows = "it manages your chains; findings about settings here concern only a daemon that you start"
             return ok("daemon", f"the daemon at {other} answers; you run none of your own", follows)
         return warn("daemon", "none runs", follows, "run mirage daemon, or systemctl start mirage")
     beat = read_beat(folder / HEARTBEAT)
