@@ -186,13 +186,9 @@ def look_at_socket(config: Config) -> Finding:
     """Whether the API answers."""
     path = str(daemon_socket(Path(config.api.socket)))
     if not config.api.enabled:
-<<<<<<< HEAD
-        return warn("interface", "api.enabled = false", "mirage submit cannot reach the daemon", "enable it")
+        return warn("interface", "api.enabled = false", "mirage submit cannot reach the daemon", "set api.enabled")
     if not Path(path).exists() and (other := other_daemon(config)):
         return ok("interface", other)
-=======
-        return warn("interface", "api.enabled = false", "mirage submit cannot reach the daemon", "set api.enabled")
->>>>>>> 81a12190 (doctor: plain findings)
     with socket.socket(socket.AF_UNIX) as to:
         try:
             to.connect(path)
