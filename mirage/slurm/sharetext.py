@@ -5,9 +5,9 @@ from __future__ import annotations
 from mirage.domain.errors import BadSpelling
 
 SHARE_ARGUMENTS = ("--all", "--parsable2")
-"""Arguments of ``sshare`` for all users's."""
+"""Arguments of ``sshare`` for all users'."""
 USER_ARGUMENTS = ("--parsable2", "show", "user")
-"""Arguments of ``sacctmgr`` for all users's default account."""
+"""Arguments of ``sacctmgr`` for all users' default account."""
 
 Owner = tuple[str, str]
 """(account, user)."""
