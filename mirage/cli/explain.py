@@ -34,7 +34,8 @@ def explain_command(chain_id: Id, link: Index = None, as_json: AsJson = False, s
     if as_json:
         typer.echo(json.dumps({"chain": chain, "timeline": timeline}))
         return
-    from mirage.cli.story import chain_story, link_story
+    from mirage.cli.linkstory import link_story
+    from mirage.cli.story import chain_story
 
     try:
         sentences = list(

@@ -1,4 +1,4 @@
-"""Sentences that explain a chain or one of its links to readers who know nothing of predictors.
+"""Sentences that explain a chain to readers who know nothing of predictors.
 
 Pure functions of the daemon's documents of the chain and its timeline.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mirage.cli.instants import between, clock, instant_of, words
+from mirage.cli.instants import between, instant_of, words
+from mirage.cli.linkstory import at, forecast_of, start_range, why_ended
 from mirage.cli.silence import STANDS_BY
 from mirage.domain.outcome import ZERO_WITHIN
 
@@ -36,27 +37,11 @@ _STEERING = {
     ),
 }
 _CHEAPEST = "cheapest"
-_REQUEUED = "was requeued"
 _TOGETHER = {
     "none": "No two of its scripts run at the same time.",
     "on-start": "When a link starts, its predecessor is signalled to exit; until then they overlap.",
     "when-ready": "When a link is ready, its predecessor is signalled to exit; until then they overlap.",
     "overlap": "Two links overlap until the predecessor ends.",
-}
-_SHORT = 120
-"""Seconds by which a job may end before or after its time limit because of that limit."""
-_NOT_STARTED = 128 + 53
-"""Slurm's 0:53: a job's output file or directory could not be opened."""
-_ENDS = {
-    "TIMEOUT": "its time limit ended it",
-    "COMPLETED": "it completed",
-    "CANCELLED": "it was cancelled",
-    "REQUEUED": "its job was requeued",
-    "FAILED": "its script failed",
-    "NODE_FAIL": "a node failed",
-    "BOOT_FAIL": "its node could not start it",
-    "PREEMPTED": "it was preempted",
-    "OUT_OF_MEMORY": "it ran out of memory",
 }
 
 
@@ -65,7 +50,7 @@ def chain_story(chain: Mapping[str, Any], timeline: Mapping[str, Any]) -> Iterat
     yield _what_it_is(chain, timeline)
     yield from _method(chain)
     if timeline.get("stale_since"):
-        since = _at(timeline["stale_since"])
+        since = at(timeline["stale_since"])
         yield f"Slurm has not replied since {since}: Mirage decides nothing until it does."
     if chain["files_unknown"]:
         yield f"The daemon cannot check its done-file or handover file and ignores it: {chain['files_unknown']}."
@@ -79,28 +64,8 @@ def chain_story(chain: Mapping[str, Any], timeline: Mapping[str, Any]) -> Iterat
         yield from _foreseen_next(timeline, now)
     elif chain["sentence"] and any(link["state"] == "running" for link in timeline["links"]):
         yield f"Last decision: {chain['sentence']}."
-    yield from _past(timeline)
+    yield from _past(chain, timeline)
     yield from _worth(chain, timeline)
-
-
-def link_story(index: int, timeline: Mapping[str, Any], now: str = "") -> Iterator[str]:
-    """Yield why a link was submitted at its time, its forecast, and how it went.
-
-    ``now``: the chain's current state text. Raises ``KeyError`` if the chain has no such link.
-    """
-    link = next((link for link in timeline["links"] if link["index"] == index), None)
-    if link is None:
-        raise KeyError(index)
-    yield from _submission(link)
-    yield from _forecast_of(link, timeline)
-    yield from _life(link, instant_of(timeline.get("now")))
-    if now and link["state"] in ("planned", "submitted", "pending"):
-        yield f"Now: {now}."
-    for handover in timeline["handovers"]:
-        if handover["successor"] == index:
-            yield f"Handover from link {handover['predecessor']}: {_handover(handover)}."
-        if handover["predecessor"] == index:
-            yield f"Handover to link {handover['successor']}: {_handover(handover)}."
 
 
 def _method(chain: Mapping[str, Any]) -> Iterator[str]:
@@ -115,10 +80,16 @@ def _method(chain: Mapping[str, Any]) -> Iterator[str]:
         alone = chain["handover"] == "none"
         else_ = "it waits for the predecessor's end by a dependency" if alone else "the predictor decides"
         yield _STEERING[chain["steering"]].format(else_=f"If another job fits on these nodes, {else_}")
-    if chain["handover"] in _TOGETHER:
-        bound = chain["max_overlap"] if chain["handover"] != "none" else 0
-        most = f" After {words(bound)} of overlap the predecessor is signalled in any case." if bound else ""
-        yield _TOGETHER[chain["handover"]] + most
+    if chain["handover"] not in _TOGETHER:
+        return
+    yield _TOGETHER[chain["handover"]]
+    if chain["handover"] == "none":
+        return
+    if chain["method"] == "pin" and not chain["lead"]:
+        yield "A pinned link starts only when its predecessor ends; --lead lets it start earlier."
+    if chain["max_overlap"]:
+        most = words(chain["max_overlap"])
+        yield f"After {most} of overlap the predecessor is signalled in any case."
 
 
 def _what_it_is(chain: Mapping[str, Any], timeline: Mapping[str, Any]) -> str:
@@ -132,13 +103,13 @@ def _what_it_is(chain: Mapping[str, Any], timeline: Mapping[str, Any]) -> str:
         state += ": Slurm has suspended it" if stands else ": no link is running"
     if chain["state"] in ("up", "down") and chain["since"]:
         lasts = between(instant_of(chain["since"]), instant_of(timeline.get("now")))
-        state += f" since {_at(chain['since'])}" + (f", for {words(lasts)}" if lasts else "")
+        state += f" since {at(chain['since'])}" + (f", for {words(lasts)}" if lasts else "")
     elif chain["state"] == "paused":
-        state += (f" since {_at(chain['since'])}" if chain["since"] else "") + ": no further link is submitted"
+        state += (f" since {at(chain['since'])}" if chain["since"] else "") + ": no further link is submitted"
     elif chain["state"] == "cancelled" and chain["since"]:
-        state += f" at {_at(chain['since'])}"
+        state += f" at {at(chain['since'])}"
     elif chain["state"] in ("done", "failed") and chain["since"]:
-        state += f"; its last link ended at {_at(chain['since'])}"
+        state += f"; its last link ended at {at(chain['since'])}"
     each = f"each of its links asks for {nodes}{where} for {words(request['limit'])}"
     return f"{chain['id']}, a chain of {chain['owner']}, {state}{why}; {each}."
 
@@ -154,9 +125,9 @@ def _present(chain: Mapping[str, Any], timeline: Mapping[str, Any], now: datetim
             if not link["job_id"]:
                 yield f"Link {link['index']} was submitted; Slurm does not show it yet."
             else:
-                since = f"since {_at(link['submit'])}{_kept(link)}"
+                since = f"since {at(link['submit'])}{_kept(link)}"
                 yield f"Link {link['index']} is pending as job {link['job_id']} {since}."
-            yield from _forecast_of(link, timeline)
+            yield from forecast_of(link, timeline)
             nothing = False
     if chain["unready"]:
         leaves = "; its predecessor is signalled to exit when it is" if _running_links(timeline) > 1 else ""
@@ -165,6 +136,7 @@ def _present(chain: Mapping[str, Any], timeline: Mapping[str, Any], now: datetim
         yield _two_of_one_writer(timeline)
     if nothing:
         yield "No link is pending or running."
+    if nothing or (chain["state"] == "down" and not _running_links(timeline)):
         yield from _last_end(timeline)
 
 
@@ -188,7 +160,7 @@ def _last_end(timeline: Mapping[str, Any]) -> Iterator[str]:
     last = max(ran, key=lambda link: link["end"] or "", default=None)
     if last is not None:
         took = between(instant_of(last["start"]), instant_of(last["end"]))
-        yield f"Link {last['index']} (job {last['job_id']}) ran last, until {_why_ended(last, took)}."
+        yield f"Link {last['index']} (job {last['job_id']}) ran last, until {why_ended(last, took)}."
 
 
 def _running_links(timeline: Mapping[str, Any]) -> int:
@@ -197,20 +169,20 @@ def _running_links(timeline: Mapping[str, Any]) -> int:
 
 def _running(link: Mapping[str, Any], now: datetime | None) -> str:
     on = f" on {link['nodes']}" if link["nodes"] else ""
-    job = f"Link {link['index']} runs as job {link['job_id']}{on} since {_at(link['start'])}"
+    job = f"Link {link['index']} runs as job {link['job_id']}{on} since {at(link['start'])}"
     if link["job_state"] == "SUSPENDED":
         return f"{job}, but Slurm has suspended it; its end is unknown until it is resumed."
     left = between(now, instant_of(link["end"]))
     until = f", and has {words(left)} left until its time limit" if left is not None else ""
     if link["retired"]:
         ends = f" and ends in {words(left)} at the latest" if left is not None else ""
-        return f"{job}; it was signalled to exit at {_at(link['retired'])}{ends}."
+        return f"{job}; it was signalled to exit at {at(link['retired'])}{ends}."
     return f"{job}{until}."
 
 
 def _kept(link: Mapping[str, Any]) -> str:
     """Return what holds a waiting link, or when Slurm plans to start it."""
-    until = f" until {_at(link['kept_until'])}" if link["kept_until"] else ""
+    until = f" until {at(link['kept_until'])}" if link["kept_until"] else ""
     match link["kept"]:
         case "owner" | "administrator":
             return f", held by {'its owner' if link['kept'] == 'owner' else 'an administrator'}"
@@ -221,10 +193,10 @@ def _kept(link: Mapping[str, Any]) -> str:
         case "low-rank":
             return f", at a low priority{until}"
         case "begin":
-            return f", and may not start before {_at(link['kept_until'])}" if link["kept_until"] else until
+            return f", and may not start before {at(link['kept_until'])}" if link["kept_until"] else until
         case "dependent":
             return f", and may start when its predecessor has ended{until.replace('until', 'about')}"
-    return f"; Slurm plans to start it at {_at(link['planned_start'])}" if link["planned_start"] else ""
+    return f"; Slurm plans to start it at {at(link['planned_start'])}" if link["planned_start"] else ""
 
 
 def _foreseen_next(timeline: Mapping[str, Any], now: datetime | None) -> Iterator[str]:
@@ -240,11 +212,11 @@ def _foreseen_next(timeline: Mapping[str, Any], now: datetime | None) -> Iterato
     wait = between(instant_of(forecast["time"]) or now, instant_of(forecast["p50"]))
     yield (
         f"Forecast of {forecast['predictor']}: submitted now, link {forecast['link']} would start "
-        f"{_range(forecast)}, after about {words(wait or 0)} in the queue."
+        f"{start_range(forecast)}, after about {words(wait or 0)} in the queue."
     )
 
 
-def _past(timeline: Mapping[str, Any]) -> Iterator[str]:
+def _past(chain: Mapping[str, Any], timeline: Mapping[str, Any]) -> Iterator[str]:
     handovers = timeline["handovers"]
     if not handovers:
         yield "There was no handover yet."
@@ -259,7 +231,7 @@ def _past(timeline: Mapping[str, Any]) -> Iterator[str]:
     if worst["interruption"] > ZERO_WITHIN:
         names = f"links {worst['predecessor']} and {worst['successor']}"
         yield f"The longest interruption, between {names}, was {words(worst['interruption'])}."
-    together = sum(each["overlap"] for each in handovers)
+    together = max(chain.get("overlap", 0), sum(each["overlap"] for each in handovers))  # one may continue
     if together > ZERO_WITHIN:
         yield f"The total overlap was {words(together)}."
 
@@ -294,103 +266,3 @@ def _worth(chain: Mapping[str, Any], timeline: Mapping[str, Any]) -> Iterator[st
         f"If each link had been submitted at the end of its predecessor, its handovers would have lost about "
         f"{words(abs(p50))} {more} (an estimate: {' to '.join(bounds)}; from {counted} of them)."
     )
-
-
-def _submission(link: Mapping[str, Any]) -> Iterator[str]:
-    job = f" as job {link['job_id']}" if link["job_id"] else ""
-    if link["submit"]:
-        yield f"Link {link['index']} was submitted{job} at {_at(link['submit'])}."
-    else:
-        yield f"Link {link['index']} is about to be submitted."
-    if link["reason"]:
-        yield f"Reason of the submission: {link['reason']}."
-
-
-def _forecast_of(link: Mapping[str, Any], timeline: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the forecast at submission and its error."""
-    submit, start = instant_of(link["submit"]), instant_of(link["start"])
-    said = [each for each in timeline["forecasts"] if each["link"] == link["index"] and each["p50"]]
-    made = [each for each in said if submit is None or (instant_of(each["time"]) or submit) <= submit]
-    charge = next((each for each in made if not each["shadow"]), None)
-    if charge is None or link["reason"].endswith(_REQUEUED):  # a forecast without a submission
-        return
-    yield f"{charge['predictor']} predicted a start {_range(charge)}."
-    if start is None:
-        return
-    p10, p50, p90 = (instant_of(charge[name]) for name in ("p10", "p50", "p90"))
-    assert p50 is not None
-    off = round((start - p50).total_seconds())
-    how = "later than" if off > 0 else "earlier than"
-    within = "" if p10 is None or p90 is None else (", within" if p10 <= start <= p90 else ", outside")
-    bounds = f"{within} the predicted range" if within else ""
-    yield f"It started {words(abs(off))} {how} predicted{bounds}."
-
-
-def _life(link: Mapping[str, Any], now: datetime | None) -> Iterator[str]:
-    submit, start, end = (instant_of(link[name]) for name in ("submit", "start", "end"))
-    if link["state"] == "lost":
-        yield "Slurm no longer knows its job, and how the job ended is unknown."
-        return
-    if start is None:
-        waited = between(submit, now)
-        plan = f"; Slurm plans to start it at {_at(link['planned_start'])}" if link["planned_start"] else ""
-        if waited is not None and link["state"] != "ended":
-            yield f"It has waited for {words(waited)}{plan}."
-        return
-    waited = between(submit, start)
-    after = f" after {words(waited)} in the queue" if waited is not None else ""
-    yield f"It started at {_at(link['start'])}{after}."
-    if link["state"] == "running":
-        suspended = link["job_state"] == "SUSPENDED"
-        ends = f"it was signalled to exit and ends by {_at(link['end'])}" if link["retired"] else ""
-        ends = ends or f"its time limit ends at {_at(link['end'])}"
-        yield "It is suspended." if suspended else f"It runs; {ends}."
-        return
-    if link["in_vain"]:
-        yield "The chain had ended before it started, so its script did not run."
-        return
-    ran = between(start, end)
-    if link["waited"]:
-        yield f"It had nodes for {words(ran or 0)} and waited for its predecessor's end: its script did not run."
-        return
-    why = _why_ended(link, ran)
-    yield f"It ran for {words(ran)} until {why}." if ran is not None else f"It is over: {why}."
-
-
-def _why_ended(link: Mapping[str, Any], ran: int | None) -> str:
-    if link["retired"] and link["job_state"] != "REQUEUED":
-        return "it was signalled to exit for its successor"
-    if link["job_state"] == "COMPLETED" and link["warned"]:
-        return "it completed after Slurm's warning before its time limit"
-    if link["job_state"] == "TIMEOUT" and None not in (ran, link["limit"]) and ran < link["limit"] - _SHORT:
-        return (
-            f"Slurm ended it with a timeout, {words(link['limit'] - ran)} before its time limit: a limit of its "
-            "account or QOS may be used up, or its time limit was lowered"
-        )
-    if link["job_state"] == "TIMEOUT" and None not in (ran, link["limit"]) and ran > link["limit"] + _SHORT:
-        if link["suspended"]:
-            return f"its time limit ended it, after it was suspended for about {words(link['suspended'])}"
-        return f"its time limit of {words(link['limit'])} ended it, {words(ran - link['limit'])} late"
-    if link["job_state"] == "FAILED" and link["exit_code"] == _NOT_STARTED:
-        return "Slurm could not start its script: check its output path and its working directory"
-    code = f" with exit code {link['exit_code']}" if link["job_state"] == "FAILED" and link["exit_code"] else ""
-    return _ENDS.get(link["job_state"], f"it ended as {link['job_state']}") + code
-
-
-def _handover(handover: Mapping[str, Any]) -> str:
-    if handover["interruption"] > 0:
-        return f"interruption of {words(handover['interruption'])}"
-    if handover["overlap"] > 0:
-        return f"overlap of {words(handover['overlap'])}"
-    return "no interruption and no overlap"
-
-
-def _range(forecast: Mapping[str, Any]) -> str:
-    if forecast["p10"] and forecast["p90"]:
-        return f"about {_at(forecast['p50'])} (80% range {_at(forecast['p10'])} to {_at(forecast['p90'])})"
-    return f"about {_at(forecast['p50'])}"
-
-
-def _at(text: str | None) -> str:
-    instant = instant_of(text)
-    return clock(instant).replace("T", " ")[:16] if instant else "an unknown time"

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from mirage.cli.instants import words
-from mirage.cli.story import chain_story, link_story
+from mirage.cli.linkstory import link_story
+from mirage.cli.story import chain_story
 
 
 @pytest.fixture(autouse=True)
@@ -50,6 +51,7 @@ CHAIN = {
     "steering": "pin",
     "method": "pin",
     "max_overlap": 0,
+    "lead": 600,
     "suspended": 0,
     "handover": "on-start",
     "predictor": "",
@@ -236,7 +238,7 @@ def test_suspended_link_has_no_end() -> None:
         ({"job_state": "FAILED", "waited": True}, "its script did not run"),
         ({"job_state": "COMPLETED", "warned": True}, "it completed after Slurm's warning"),
         ({"job_state": "COMPLETED"}, "until it completed."),
-        ({"job_state": "FAILED", "in_vain": True}, "The chain had ended before it started"),
+        ({"job_state": "FAILED", "in_vain": True}, "The chain had ended before its script began"),
         ({"job_state": "TIMEOUT", "retired": at(4)}, "it was signalled to exit for its successor"),
         ({"job_state": "FAILED", "exit_code": 3}, "its script failed with exit code 3"),
         ({"job_state": "FAILED", "exit_code": 181}, "could not start its script"),
@@ -288,3 +290,30 @@ def test_a_link_that_there_is_not() -> None:
 )  # fmt: skip
 def test_durations_in_words(seconds: int, said: str) -> None:
     assert words(seconds) == said
+
+
+def test_pinned_links_without_a_lead_do_not_overlap() -> None:
+    """Whatever the handover permits: a link that is pinned gets its nodes when its predecessor leaves them."""
+    for lead, told in ((0, True), (600, False)):
+        lines = list(chain_story(CHAIN | {"handover": "overlap", "lead": lead}, TIMELINE))
+        assert any("--lead" in line for line in lines) is told
+    assert not any("--lead" in line for line in chain_story(CHAIN | {"handover": "none", "lead": 0}, TIMELINE))
+
+
+def test_chain_that_is_down_says_why_its_last_link_ended() -> None:
+    failed = link(1, "ended", job_id=7, submit=at(0), start=at(1), end=at(5), job_state="NODE_FAIL")
+    waits = link(2, "pending", job_id=8, submit=at(5))
+    lines = list(chain_story(CHAIN | {"state": "down"}, TIMELINE | {"links": [failed, waits], "handovers": []}))
+    assert any("a node failed" in line for line in lines)
+
+
+def test_link_that_was_cancelled_before_it_started_says_so() -> None:
+    gone = link(2, "ended", job_id=8, submit=at(3), end=at(4), job_state="CANCELLED")
+    lines = list(link_story(2, TIMELINE | {"links": [gone], "handovers": []}))
+    assert any("never started" in line and "cancelled" in line for line in lines)
+
+
+def test_overlap_that_continues_counts() -> None:
+    overlaps = TIMELINE | {"handovers": [{"predecessor": 1, "successor": 2, "interruption": 0, "overlap": 600}]}
+    (line,) = [each for each in chain_story(CHAIN | {"overlap": 3_600}, overlaps) if "overlap was" in each]
+    assert "60 min" in line or "1 h" in line
