@@ -197,8 +197,14 @@ def test_pinned_link_waits_while_the_one_before_is_suspended(testbed: Testbed, t
         testbed.wait_until(lambda: state(waits.job_id) == "RUNNING", PATIENCE, "slurmctld")
         assert log.read_text().split() == ["+", "1"]
         testbed.ask("scontrol", "update", f"JobId={waits.job_id}", "TimeLimit=120")  # its waiting counts
-        testbed.ask("scontrol", "update", f"JobId={first}", "TimeLimit=6")
+        testbed.ask("scontrol", "update", f"JobId={first}", "TimeLimit=120")
         testbed.ask("scontrol", "resume", str(first))
+        testbed.ask("scancel", "--batch", "--signal=STOP", str(first))
+        testbed.wait_until(lambda: state(first) == "STOPPED", PATIENCE, "the first link's stop")
+        sleep(18)  # it looks again meanwhile
+        assert log.read_text().split() == ["+", "1"]
+        testbed.ask("scancel", "--batch", "--signal=CONT", str(first))
+        testbed.ask("scontrol", "update", f"JobId={first}", "TimeLimit=6")
 
     found = kept(testbed, [chain], tmp_path, suspend)["suspended"]
     assert found.status is ChainStatus.DONE
