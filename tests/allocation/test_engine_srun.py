@@ -84,7 +84,7 @@ def test_a_refused_srun_is_said_and_tried_again(runs: JobRuns) -> None:
     runs.write(tasks(("a", "echo ran >>marks", "")))
     code, said = runs.finish(runs.begin())
     assert code == 0
-    assert "a.1: rejected: Unable to create step for job 7: Requested node configuration is not available" in said
+    assert "a.1: refused: Unable to create step for job 7: Requested node configuration is not available" in said
     assert runs.results("a") == ["refused", "succeeded"]
     assert lines(runs.folder / "marks") == ["ran"]
 

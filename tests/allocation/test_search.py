@@ -179,7 +179,7 @@ def test_tasks_without_devices_come_first_and_those_that_cannot_run_now_last() -
         ("goal=fun", "goal must be one of jct, makespan, not 'fun'"),
         ("tries=-1", "tries must be an integer, not '-1'"),
         ("seconds=soon", "seconds must be a number above 0, not 'soon'"),
-        ("speed=9", "unknown option 'speed' (choose from goal, tries, seconds, seed, nodes"),
+        ("speed=9", r"unknown option 'speed' \(choose from goal, tries, seconds, seed, nodes"),
         ("tries=5:goal=jct:tries=9", "tries is given twice; name each option once"),
         ("nodes=2", "nodes must be any or fewest, not '2'"),
     ],

@@ -143,9 +143,9 @@ def test_openb_takes_its_nodes_for_the_pool(shared: Path) -> None:
         (["--format", "swf"], "--format: invalid value 'swf' (choose from muri, openb, jobs, deepshare, mix)"),
         (["--pool", "8"], "is not NODESxDEVICES"),
         (["--compare", "sjf"], "'sjf' is not ORDERING+PLACEMENT"),
-        (["--compare", "sjf+nowhere"], "there is no placement policy 'nowhere'; there are: best-fit"),
+        (["--compare", "sjf+nowhere"], "unknown placement policy 'nowhere' (choose from best-fit"),
         (["--compare", "sjf+best-fit,sjf+best-fit"], "--compare: expected at least one, without duplicates"),
-        (["--ordering", "alphabet"], "there is no ordering 'alphabet'"),
+        (["--ordering", "alphabet"], "unknown ordering policy 'alphabet'"),
         (["--seeds", "3-1"], "--seeds: invalid value '3-1'"),
         (["--seeds", "1,1"], "--seeds: expected at least one, without duplicates"),
         (["--speeds", "guess:x"], "'guess:x' (choose from deepshare:DIR, gavel:FILE, measured:FILE"),
@@ -169,7 +169,7 @@ def test_a_recorded_trace_has_one_seed(mix: TaskSource) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("count = [", "no TOML"),
+        ("count = [", "invalid TOML"),
         ("coumt = 3\n[[classes]]\nsizes = [1]", "mix.toml: coumt: Extra inputs are not permitted"),
         ("count = 'many'", "mix.toml: count: Input should be a valid integer"),
         ("count = 3", r"needs \[\[classes\]\], or --speeds"),

@@ -86,7 +86,7 @@ def test_a_chain_whose_name_shows_nothing_or_hides_something_is_rejected(world: 
 def test_a_chain_that_is_over_is_not_changed(world: World, command: str) -> None:
     world.call("POST", CHAINS, definition())
     world.call("POST", f"{CHAINS}/train-k3q9/cancel")
-    is_problem(*world.call("POST", f"{CHAINS}/train-k3q9/{command}"), 409, "is over, stopped")
+    is_problem(*world.call("POST", f"{CHAINS}/train-k3q9/{command}"), 409, "is over (stopped")
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_options_that_cannot_work_are_refused_at_the_border_too(world: World, op
 
 def test_an_id_is_used_once(world: World) -> None:
     world.call("POST", CHAINS, definition())
-    is_problem(*world.call("POST", CHAINS, definition()), 409, f"there is a chain {MINE} already")
+    is_problem(*world.call("POST", CHAINS, definition()), 409, f"chain {MINE} exists already")
 
 
 def test_ids_of_two_users_never_meet(world: World, users: tuple[str, str, str]) -> None:

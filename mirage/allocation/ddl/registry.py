@@ -58,13 +58,13 @@ class UnknownPolicy(MirageError):
 
 def ordering(name: str) -> Ordering:
     """The ordering policy with this name. Raises ``UnknownPolicy``."""
-    made: Ordering = _make("ordering", ORDERINGS, name)
+    made: Ordering = _make("ordering policy", ORDERINGS, name)
     return made
 
 
 def placer(name: str) -> Placer:
     """The placement policy with this name. Raises ``UnknownPolicy``."""
-    made: Placer = _make("placer", PLACERS, name)
+    made: Placer = _make("placement policy", PLACERS, name)
     return made
 
 

@@ -38,7 +38,7 @@ class PartitionDocument(Described):
 
 
 class LoopDocument(Described):
-    """State of the decision loop."""
+    """The decision loop and its last cycle."""
 
     cycle: int
     """Cycles completed since the daemon started."""
@@ -74,7 +74,7 @@ class ClusterDocument(Described):
     states: dict[str, int]
     """Number of these chains by state: starting, up, down, paused, done, failed, cancelled."""
     loop: LoopDocument
-    """State of the decision loop."""
+    """The decision loop and its last cycle."""
     agent: bool | None
     """Whether the caller's agent runs; ``null``: this daemon does not use agents."""
 
