@@ -38,7 +38,7 @@ class PartitionDocument(Described):
 
 
 class LoopDocument(Described):
-    """The decision loop and its last cycle."""
+    """The last cycle of the decision loop."""
 
     cycle: int
     """Cycles completed since the daemon started."""
