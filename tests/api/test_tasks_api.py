@@ -72,15 +72,15 @@ def test_tasks_a_directory_closed_to_the_owner_discloses_nothing() -> None:
 
 def test_a_pipe_a_folder_and_a_device_are_not_read_and_hold_nothing_up(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "status.json")
-    assert "no regular file" in refusal(tmp_path)
+    assert "not a regular file" in refusal(tmp_path)
     (tmp_path / "status.json").unlink()
     (tmp_path / "status.json").mkdir()
-    assert "no regular file" in refusal(tmp_path)
+    assert "not a regular file" in refusal(tmp_path)
 
 
 def test_what_the_kernel_makes_up_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mirage.api.taskstate.reading.FILE", "environ")
-    assert "no regular file" in refusal(tmp_path.joinpath("/proc/self"))
+    assert "not a regular file" in refusal(tmp_path.joinpath("/proc/self"))
 
 
 def test_too_large_a_file_is_not_read_even_where_it_has_holes(tmp_path: Path) -> None:

@@ -177,7 +177,7 @@ def standings(slurm: FakeSlurm, clock: At) -> CliStandings:
 
 
 def test_a_standing_is_what_slurm_says(standings: CliStandings) -> None:
-    assert standings.refresh() == "fair shares, limits and reservations are known"
+    assert standings.refresh() == "fair shares, limits and reservations are available"
     shares = read_shares(text(VERSION, "sshare.txt"))
     assert standings.standing(asked()) == Standing(shares["research", "alice"], NO_LIMIT, 0)
     limited = standings.standing(asked(account="limited"))

@@ -32,7 +32,7 @@ def test_each_chain_is_decided_about_in_each_cycle(monkeypatch: pytest.MonkeyPat
     ]
     for section in sections:
         assert "300 pending, 400 running, 400 nodes, 4 chains" in section.title
-        assert dict(section.rows)["predictions a cycle"] == "4"
+        assert dict(section.rows)["predictions per cycle"] == "4"
 
 
 @pytest.mark.parametrize("text", ["100", "1,2", "1,2,3,4", "0,1,1", "many,1,1"])

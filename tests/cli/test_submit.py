@@ -188,8 +188,8 @@ def test_mistakes_are_one_line_and_the_right_code(
 @pytest.mark.parametrize(
     ("option", "words"),
     [
-        ("--total-time=UNLIMITED", "without the option there is no such bound"),
-        ("--max-overlap=infinite", "0 means no bound"),
+        ("--total-time=UNLIMITED", "omit the option"),
+        ("--max-overlap=infinite", "0 means no limit"),
         ("--grace=-1", ""),
         ("--grace=UNLIMITED", ""),
         ("--lead=UNLIMITED", ""),

@@ -214,7 +214,7 @@ def sbatch(fake: FakeSlurm, call: Call) -> Answer:
     try:
         if given.test_only:
             start = fake.simulation.estimate_start(given.request)
-            nodes = f"using 1 CPUs on nodes fake in partition {given.request.partition}"
+            nodes = f"using 1 processors on nodes fake in partition {given.request.partition}"
             said = f"sbatch: Job 1 to start at {_time(call, start, 'Unknown')} {nodes}\n"
             return Answer("", said)
         run = fake.runs.get(given.request.tag, given.run)

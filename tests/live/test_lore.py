@@ -41,7 +41,7 @@ def test_standings_are_known_and_limits_count_what_runs(privileged_testbed: Test
     shown = ["squeue", "-h", "-j", job_id, "-o", "%T"]
     testbed.wait_until(lambda: testbed.run("alice", shown).stdout.strip() == "RUNNING", 60, "the job")
     standings = CliStandings(commands, testbed)
-    assert standings.refresh() == "fair shares, limits and reservations are known"
+    assert standings.refresh() == "fair shares, limits and reservations are available"
     limited = standings.standing(JobRequest("svc", "alice", HOUR, partition="cpu", account="limited"))
     usual = standings.standing(JobRequest("svc", "alice", HOUR, partition="cpu"))
     assert (limited.jobs_left, usual.jobs_left) == (0, NO_LIMIT), "MaxJobs is 1 in that account"

@@ -210,7 +210,7 @@ def test_one_that_failed_is_not_tried_at_once(setting: Setting) -> None:
 
 def test_one_that_the_daemons_end_cut_short_begins_anew(setting: Setting) -> None:
     setting.launcher.fails = lambda: False
-    assert "begins anew" in setting.run()
+    assert "the next start repeats it" in setting.run()
     assert setting.shelf.versions() == ()
     setting.launcher.fails = lambda: True
     assert setting.run()

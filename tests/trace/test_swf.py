@@ -59,7 +59,7 @@ def test_the_header_is_kept() -> None:
 def test_the_notes_say_what_was_assumed() -> None:
     notes = "\n".join(read(HEADER + "\n".join(ROWS)).table.notes)
     for said in (
-        "other processors",
+        "other CPUs",
         "without a wait time",
         "name a preceding job (not used): 1",
         "no nodes",

@@ -176,7 +176,7 @@ def test_the_helper_acts_for_no_root() -> None:
     done = run_helper()
     assert done.returncode == 1
     assert done.stdout == ""
-    assert "ordinary users only" in done.stderr
+    assert "only as an ordinary user" in done.stderr
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="needs an ordinary user")

@@ -67,7 +67,7 @@ def test_files_of_a_daemon_that_does_not_answer_are_named(tmp_path: Path) -> Non
         left_behind.bind(str(tmp_path / "api.sock"))
     (found,) = look_at_files(config(tmp_path, tmp_path / "api.sock"))
     assert found.level == "warn"
-    assert "is not looked at" in found.follows
+    assert "is unknown" in found.follows
 
 
 @pytest.mark.parametrize(("mode", "said"), [("own", 0), ("agent", 0), ("release", 1), ("token", 1)])
