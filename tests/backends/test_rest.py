@@ -241,5 +241,5 @@ def test_without_the_queue_nodes_are_not_asked_for(fake: FakeSlurmrestd, cluster
 
 
 def test_there_are_no_estimates(cluster: RestCluster) -> None:
-    with pytest.raises(ClusterUnavailable, match="cannot tell"):
+    with pytest.raises(ClusterUnavailable, match="cannot report"):
         cluster.estimate_start(REQUEST)

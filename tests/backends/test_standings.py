@@ -240,7 +240,7 @@ def test_what_cannot_be_asked_is_not_known_and_all_else_is(
     found = standings.standing(asked("bob", "limited"))
     assert found.jobs_left == 1
     if kind is not Fault.CUT_OFF:
-        assert said.startswith("not known: ")
+        assert said.startswith("not available: ")
         assert math.isnan(found.fair_share)
 
 

@@ -197,7 +197,7 @@ def test_what_did_worse_in_shadow_is_objected_to(tmp_path: Path) -> None:
     folder = artifact(tmp_path / "model")
     nan = float("nan")
     worse = Measured(f"xgboost:{folder}", False, 9, nan, nan, nan, nan, 9, nan, nan, nan, -0.5, 0.1)
-    assert "0.50 h more a handover" in objection_to(read_manifest(folder), [worse])
+    assert "0.50 h more per handover" in objection_to(read_manifest(folder), [worse])
     assert objection_to(read_manifest(folder), [replace(worse, gain=0.5)]) == ""
     assert objection_to(read_manifest(folder), [replace(worse, handovers=4)]) == ""
     assert objection_to(read_manifest(artifact(tmp_path / "other", seed=9)), [worse]) == ""
