@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 settings.register_profile("mirage", deadline=None, print_blob=True, derandomize="CI" in os.environ)
 settings.load_profile("mirage")
 
-# Suites that several tests share tell what differed, as tests do.
+# Suites that several tests share report what differed, as tests do.
 pytest.register_assert_rewrite("contract", "live_world")
 
 # Each process of the tests has a CPU to itself: with a team of threads in each, small networks train ten
@@ -34,7 +34,7 @@ _LONGEST_ID = 80
 
 
 def pytest_collection_finish() -> None:
-    """From here on garbage is looked for, but not among what is there by now."""
+    """From here on garbage is searched for, without the objects that exist by now."""
     gc.freeze()
     gc.enable()
 

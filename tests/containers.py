@@ -27,7 +27,7 @@ PATIENCE_S = 300.0
 
 @dataclass(frozen=True)
 class Containers:
-    """One ``up`` of the compose file, under a project name of its own."""
+    """One ``up`` of the compose file, under a separate project name."""
 
     compose: tuple[str, ...]
     file: Path

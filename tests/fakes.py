@@ -1,4 +1,4 @@
-"""A cluster that does what a test tells it: scripted waits, run times and faults."""
+"""A scripted cluster for tests: they set waits, run times and failures."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Fate:
     state: JobState = JobState.COMPLETED
     exit_code: int = 0
     obeys: int | None = None
-    """Exits with 0 so many seconds after a signal; ``None``: ignores it."""
+    """Exits with 0 this number of seconds after a signal; ``None``: ignores it."""
 
 
 @dataclass
@@ -85,7 +85,7 @@ class FakeCluster:
     changes: list[tuple[int, JobChange]] = field(default_factory=list)
     signals: list[tuple[int, str]] = field(default_factory=list)
     forget_after: int | None = None
-    """Ended jobs leave the snapshot after so many seconds."""
+    """Ended jobs leave the snapshot after this number of seconds."""
     unaccounted: set[str] = field(default_factory=set)
     """Links that have left the queue while accounting cannot be asked."""
     comments_replaced: bool = False

@@ -1,4 +1,4 @@
-"""A demo that runs, and what it has said: for tests that look at it as a newcomer does."""
+"""A running demo and its output: for tests that use it as a newcomer does."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PATIENCE = 300.0
-"""Seconds after which a test gives up: it may have to compile the simulator first. Nothing is asserted of them."""
+"""Seconds after which a test fails: it may have to compile the simulator first. Nothing is asserted of them."""
 COMMAND = [sys.executable, "-m", "mirage", "demo", "--rate", "3600"]
 NEWCOMER = {"PATH": "/usr/bin:/bin"}
 
 
 class Demo:
-    """A running demo, and what it has said."""
+    """A running demo, and its output so far."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -73,7 +73,7 @@ class Demo:
         return response.status, dict(response.getheaders()), body
 
     def shell(self, command: str) -> str:
-        """What ``command`` says in a shell that knows of this demo what it has said."""
+        """The output of ``command`` in a shell that has the settings that this demo printed."""
         [line] = [line for line in self.greeting.splitlines() if "export" in line]
         script = f"{line[line.index('export') :]}; {command}"
         return subprocess.run(

@@ -21,7 +21,7 @@ What a test uses::
     testbed.token("bob"), testbed.rest, testbed.rest_socket("alice")
     testbed.directory, .conf, .users, .operator, .rate, .clock, .nodes, .slurm_version, .privileged
 
-A test that needs a testbed of its own (another clock, other settings)::
+A test that needs a separate testbed (another clock, other settings)::
 
     with Testbed.start(state_directory("mine"), speed=240, ...).stopped_after() as testbed:
 """
@@ -195,7 +195,7 @@ class Testbed:
     ) -> subprocess.CompletedProcess[str]:
         """Run a program as ``user``, in the user's home; ``env`` is added to its environment.
 
-        Raises ``TestbedFailed`` with what it said if it fails, unless told not to ``check``.
+        Raises ``TestbedFailed`` with its output if it fails, unless ``check`` is false.
         """
         environment = self.plain_environment(user) if plain else self.environment(user)
         done = subprocess.run(

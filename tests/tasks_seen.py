@@ -1,4 +1,4 @@
-"""Files of tasks as a watch finds them, and what it tells of them."""
+"""Files of tasks as a watch finds them, and what it reports of them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def chain(number: int, owner: str = "alice") -> Chain:
 
 
 def looked(watch: TaskWatch, *chains: Chain, now: int = 0) -> dict[str, Any]:
-    """By chain: its document, or that nothing can be told now."""
+    """By chain: its document, or why none is available now."""
     found = asyncio.run(watch.look([ChainRecord(each) for each in chains], now))
     return {name: json.loads(each.body) if isinstance(each, Shown) else each for name, each in found.items()}
 
@@ -69,7 +69,7 @@ def status(**changes: Any) -> TaskStatus:
 
 
 class Files:
-    """Stands for the file system: each look costs what a test says, and finds a new file where it says so."""
+    """Stands for the file system: each read costs what a test sets, and finds a new file where it says so."""
 
     def __init__(self) -> None:
         self.looks, self.made, self.changing = 0, 0, True

@@ -1,4 +1,4 @@
-"""Answers that count against no rate: at once within the pace, later beyond it."""
+"""Answers that count against no rate: immediate within the pace, later beyond it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_hold_ends_with_its_client_and_keeps_nothing() -> None:
     async def leave() -> None:
         pace = AnswerPace(0.001, 1, 3_600)
         await pace.hold("a", {PRESENCE: presence})
-        assert not paused, "the first is due at once"
+        assert not paused, "the first is due immediately"
         held = asyncio.create_task(pace.hold("a", {PRESENCE: presence}))
         await asyncio.sleep(0)
         assert (paused, presence.held, held.done()) == ([True], True, False)

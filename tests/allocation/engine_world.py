@@ -1,4 +1,4 @@
-"""A link without Slurm: a clock that is set, an engine that does as it is told, devices that are only counted."""
+"""A link without Slurm: a clock that the test sets, a scripted engine, devices that are only counted."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 EPOCH = 1_700_000_000.0
 SLOW = ("KILL",)
-"""What a step executes at once that takes its time to save."""
+"""Signals that end a step immediately although it needs time to save."""
 
 
 @dataclass
@@ -62,7 +62,7 @@ class FakeEngine:
     signals: list[tuple[str, str]] = field(default_factory=list)
     refusing: bool = False
     obeys: tuple[str, ...] = ("USR1", "TERM", "KILL")
-    """Signals upon which a step ends at once."""
+    """Signals that end a step immediately."""
     orphans: set[str] = field(default_factory=set)
     begins: dict[str, float | None] = field(default_factory=dict)
     """When the command of a step begins; of those that are not here as it is launched."""
@@ -124,7 +124,7 @@ class FirstFit:
 
 @dataclass(frozen=True)
 class ByScore:
-    """An ordering that a test makes up; without a formula the shortest remaining time first."""
+    """An ordering policy defined by the test; without a formula the shortest remaining time runs first."""
 
     formula: Callable[[PoolView], NDArray[np.float64]] = lambda view: np.nan_to_num(view.remaining, nan=1e9)
     name: str = "made-up"
@@ -133,7 +133,7 @@ class ByScore:
         return self.formula(view)[view.pending]
 
     def static_scores(self, tasks: object) -> None:
-        """None."""
+        """Return no static scores."""
 
 
 def preempting(ordering: ByScore | None = None, *, move: bool = False) -> Callable[[PoolView], Moves]:

@@ -3,8 +3,8 @@
 Its directory (``FAKE_JOB``) holds the job's steps, and files by which a test breaks something:
 
 - ``lies``: srun exits with 0 and says nothing, however its step ended;
-- ``refuse``: so many more steps are not created;
-- ``vanish``: so many more steps are gone before they begin, and srun says 0;
+- ``refuse``: the number of further steps that are not created;
+- ``vanish``: the number of further steps that end before they begin, where srun exits with 0;
 - ``slow``: seconds until a step is created;
 - ``down``: nodes that have failed; steps there end as Slurm ends them;
 - ``state``: what squeue says of the job; ``gone``: the controller does not know it;
@@ -64,7 +64,7 @@ def split(arguments: list[str]) -> tuple[dict[str, str], list[str]]:
 def start(
     options: dict[str, str], places: list[str], command: list[str]
 ) -> tuple[Path, list[str], list[subprocess.Popen[bytes]]]:
-    """The ranks, in sessions of their own: they do not die with their srun."""
+    """The ranks, each in a separate session: they survive the end of their srun."""
     ranks = []
     with open(options["output"].replace("%%", "%"), "ab") as sink:  # noqa: PTH123
         for rank, node in enumerate(places):

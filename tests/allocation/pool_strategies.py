@@ -24,7 +24,7 @@ def task_table(
     devices: Sequence[int] | None = None,
     **more: object,
 ) -> TaskTable:
-    """Tasks of one device each, all there at 0, their durations known, unless said otherwise."""
+    """Tasks of one device each, all submitted at 0, with known durations by default."""
     count = len(work)
     table = TaskTable(
         name=tuple(f"t{row}" for row in range(count)),
@@ -130,7 +130,7 @@ def _rows(draw: st.DrawFn, pool: Pool) -> dict[str, float]:
 
 
 def _most_devices(pool: Pool, kinds: int, nodes: int) -> int:
-    """The most devices of these kinds that a task could have on so many nodes."""
+    """The most devices of these kinds that a task could have on this number of nodes."""
     allowed = [kinds >> int(kind) & 1 for kind in pool.device_kind]
     counts = np.bincount(pool.device_node, allowed, minlength=len(pool.node_names))
     return int(np.sort(counts)[-nodes:].sum())

@@ -1,4 +1,4 @@
-"""The benchmark of the simulated pool: its rows, and a peer that is a program of its own."""
+"""The benchmark of the simulated pool: its rows, and a peer that is a separate program."""
 
 from __future__ import annotations
 
@@ -63,6 +63,6 @@ def test_the_command_prints_both_sides(peer: Path) -> None:
         "srsf with preemption, best-fit",
         "a copy of the pool",
     ]
-    # 203 s each, on devices enough for both at once but for the second's eight: on another node.
+    # 203 s each, on devices enough for both together but for the second's eight: on another node.
     assert dict(beside["rows"])["this simulator"].endswith("mean completion 203 s")
     assert len(decision["rows"]) == 2

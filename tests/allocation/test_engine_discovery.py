@@ -1,4 +1,4 @@
-"""Nodes and devices as scontrol and nvidia-smi tell of them."""
+"""Nodes and devices as scontrol and nvidia-smi report them."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ def test_task_is_told_to_save_though_that_cannot_be_written_down(disk: Path) -> 
 
 
 def test_signal_to_save_reaches_a_task_whose_folder_takes_no_file(tmp_path: Path) -> None:
-    """A shell ends where a redirection of one of its own commands fails, also in a trap."""
+    """A shell ends where a redirection of its commands fails, also in a trap."""
     script = LISTEN + 'sleep 0.2; kill -USR1 $$; echo "still here"\n'
     done = subprocess.run(
         ["/bin/sh", "-c", script],

@@ -96,7 +96,7 @@ def test_a_line_that_is_none_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("what", ["sparse", "endless line", "link", "pipe"])
 def test_journal_that_nobody_of_ours_wrote_takes_no_memory_and_shows_no_file(tmp_path: Path, what: str) -> None:
-    """Whoever looks at another's tasks, root above all, reads that user's directory."""
+    """A user who lists another user's tasks, root above all, reads that user's directory."""
     folder, secret = folder_in(tmp_path / "state"), tmp_path / "secret"
     secret.write_text("root:x:0\n")
     path = folder.journals / "zz.jsonl"

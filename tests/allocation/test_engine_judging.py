@@ -29,7 +29,7 @@ def ending(code: int | None, *heard: str, outside: str = "") -> Ending:
         (ending(3), told(saves=True), SAVES, Result.CHECKPOINTED),
         (ending(0, "USR1"), told(saves=True, yields=True), SAVES, Result.PREEMPTED),
         (ending(137), told(yields=True), SAVES, Result.CUT_OFF),
-        # told by another user
+        # reported by another user
         (ending(0, "USR1"), None, SAVES, Result.CHECKPOINTED),
         (ending(1, "USR1"), None, SAVES, Result.CHECKPOINTED),
         (ending(0, "USR1"), None, None, Result.SUCCEEDED),

@@ -1,4 +1,4 @@
-"""Several links, one state directory: overlapping, killed, restarted. No task is lost, none runs twice at once."""
+"""Several links share a state directory, overlap, die, restart: no task is lost or runs twice concurrently."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ class Story:
         self.check()
 
     def check(self) -> None:
-        """No task runs in two places, no device has two tasks at once, on the engines themselves."""
+        """No task runs in two places and no device has two tasks at the same time, on the engines themselves."""
         alive = [
             (launch.environment["MIRAGE_TASK"], job, launch)
             for job, engine in self.engines.items()
@@ -244,7 +244,7 @@ class Story:
             if key not in engine.ended
         ]
         names = [name for name, _, _ in alive]
-        assert len(names) == len(set(names)), f"twice at once: {names}"
+        assert len(names) == len(set(names)), f"twice at the same time: {names}"
         held = [
             (job, node, device)
             for _, job, launch in alive
@@ -278,7 +278,7 @@ def test_whatever_happens_no_task_is_lost_and_none_runs_twice_at_once(data: st.D
 
 @pytest.mark.parametrize("begins", [None, 900.0], ids=["never", "late"])
 def test_task_that_hardly_began_in_a_link_is_tried_again(tmp_path: Path, begins: float | None) -> None:
-    """Slurm does not answer: srun hangs, and what becomes of it is heard of long after the link's limit."""
+    """Slurm does not answer: srun hangs, and its result arrives long after the link's time limit."""
     site = Site.of(tmp_path, task("a"))
     first = site.link(job=1, length=1_000)
     first.cycle()

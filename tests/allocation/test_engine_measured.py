@@ -137,7 +137,7 @@ def test_a_neighbour_that_slows_a_task_down_is_found_out(tmp_path: Path) -> None
     # Ridge regression with W = 50 alone and next to: 50 / 52 of the logarithm.
     found = work.speeds()
     assert np.log(found["a", "b"]) == pytest.approx(np.log(0.6) * 50 / 52, rel=0.01)
-    assert found["b", "a"] == 1.0  # never alone: nobody knows what it would do
+    assert found["b", "a"] == 1.0  # never measured alone: its own speed is unknown
     assert found["a", ""] == pytest.approx(10 * 0.6 ** (1 / 52), rel=0.01)
 
 
@@ -204,7 +204,7 @@ def test_measured_interference_keeps_tasks_apart(tmp_path: Path) -> None:
 
 
 def _nodes_of_two(folder: Path, now: float) -> int:
-    """Over how many nodes ``a`` and ``b`` are put, by what is known in this directory."""
+    """The number of nodes over which ``a`` and ``b`` are placed, from the measurements in this directory."""
     site = Site.of(folder, model("a3"), model("b3"))
     site.now, site.lives = now, 10
 

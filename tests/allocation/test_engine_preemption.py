@@ -1,4 +1,4 @@
-"""Tasks that make room for others on the engine: who is told, when, how often, and what comes of them."""
+"""Tasks that make room for others on the engine: which get a signal, when, how often, and the result."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class TimedEngine(FakeEngine):
-    """Steps end when their work is done; they save at once, and begin again where they were."""
+    """Steps end when their work is done; they save immediately, and continue later where they stopped."""
 
     site: Site = None  # type: ignore[assignment]
     left: dict[str, float] = field(default_factory=dict)
@@ -188,7 +188,7 @@ class Story:
     def check(self) -> None:
         alive = [launch for key, launch in self.engine.living.items() if key not in self.engine.ended]
         names = [launch.environment["MIRAGE_TASK"] for launch in alive]
-        assert len(names) == len(set(names)), f"twice at once: {names}"
+        assert len(names) == len(set(names)), f"twice at the same time: {names}"
         held = [
             (node, device)
             for launch in alive
@@ -197,7 +197,7 @@ class Story:
         ]
         assert len(held) == len(set(held)), f"oversubscribed: {held}"
         told = [key for key, name in self.engine.signals if name == "USR1"]
-        assert len(told) == len(set(told)), f"told twice: {told}"
+        assert len(told) == len(set(told)), f"two signals: {told}"
         plan = self.site.plan.rows
         assert all(self.site.plan.tasks[plan[_name(key)]].checkpoint for key in told)
 

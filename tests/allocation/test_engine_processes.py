@@ -154,7 +154,7 @@ def test_all_mistakes_come_before_anything_starts(runs: Runs) -> None:
 
 @pytest.mark.parametrize("rounds", [1, 3])
 def test_an_agent_killed_with_9_loses_nothing_and_runs_nothing_twice(runs: Runs, rounds: int) -> None:
-    """Each task notes its beginning and end; a device that two share at once would show in the marks."""
+    """Each task notes its start and end; the notes show a device that two tasks use at the same time."""
     script = (
         "mkdir held.$CUDA_VISIBLE_DEVICES || echo twice >>wrong; echo b$MIRAGE_TASK >>marks; sleep 0.5;"
         " echo e$MIRAGE_TASK >>marks; rmdir held.$CUDA_VISIBLE_DEVICES"
@@ -362,7 +362,7 @@ def test_within_a_chain_all_over_is_0_and_makes_the_done_file(runs: Runs) -> Non
 
 @pytest.mark.skipif(os.getuid() != 0, reason="a process of another user needs root")
 def test_nobody_elses_process_is_taken_for_a_keeper(tmp_path: Path) -> None:
-    """Whoever reads the command line of a supervisor can start a process that has the same one, or the same
+    """A user who reads a supervisor's command line can start a process with the same command line or the same
     mark."""
     path, keepers = tmp_path / "attempt", Keepers()
     launch = Launch("task", path, (), {}, {}, {}, str(tmp_path), tmp_path / "output")

@@ -123,7 +123,7 @@ def test_a_failing_nodes_tasks_go_elsewhere(runs: JobRuns) -> None:
 
 
 def test_what_failed_with_its_node_while_no_agent_ran_has_not_succeeded(runs: JobRuns) -> None:
-    """Its srun said 0, and Slurm lists its step indefinitely."""
+    """Its srun exited with 0, and Slurm lists its step indefinitely."""
     runs.write(
         tasks(("a", "echo $SLURMD_NODENAME >>marks; [ $SLURMD_NODENAME = n2 ] || sleep 1000", "devices = 4"))
     )

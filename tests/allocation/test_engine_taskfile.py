@@ -1,4 +1,4 @@
-"""Task files: what they say, and every mistake at once, with its line."""
+"""Task files: their content, and all errors in one report, with their lines."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_whatever_the_bytes_they_are_read_or_refused(
 
 @given(st.dictionaries(st.sampled_from("abcdef"), st.lists(st.sampled_from("abcdef"), max_size=3).map(tuple)))
 def test_a_ring_is_found_where_there_is_one(after: dict[str, tuple[str, ...]]) -> None:
-    """Against: whoever can be reached from itself, by Warshall."""
+    """The reference: a task that can be reached from itself, by Warshall's algorithm."""
     reach = {(a, b) for a, names in after.items() for b in names if b in after}
     for middle in after:
         reach |= {(a, c) for a, b in reach if b == middle for bb, c in reach if bb == middle}

@@ -178,7 +178,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SlurmCommands:
 def test_the_pool_of_a_job_knows_islands_and_switches(job: SlurmCommands) -> None:
     pool = with_topology(Allocation((node("n1"), node("n2"), node("n3")), 7), job).pool()
     assert pool.switch.tolist() == [0, 0, 1]
-    # Pairs on n1, one pair and two alone on n2, and n3 has said nothing: one island.
+    # Pairs on n1, one pair and two alone on n2, and n3 has reported nothing: one island.
     assert pool.island.tolist() == [0, 1, 0, 1, 2, 2, 3, 4, 5, 5, 5, 5]
 
 

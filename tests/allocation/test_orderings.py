@@ -1,4 +1,4 @@
-"""Every ordering against its definition, written out task by task in plain numbers."""
+"""Each ordering policy against its definition, written out task by task in plain numbers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def views(draw: st.DrawFn) -> PoolView:
 
 
 def _standing(tasks: TaskTable, states: NDArray[np.str_], done: NDArray[np.float64]) -> PoolView:
-    """Tasks in these states at 20 s, so much of each done; those that run can be preempted where they restart."""
+    """Tasks in these states at 20 s, done in these parts; running ones can be preempted where they restart."""
     pool, count = plain_pool(2, 4), len(tasks)
     done = np.where(states == "ended", 1.0, np.where(states == "waits", 0.0, np.where(done > 0, done, 0.25)))
     runs, waits = states == "runs", np.isin(states, ("waits", "stopped"))

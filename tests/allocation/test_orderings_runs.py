@@ -1,4 +1,4 @@
-"""Every ordering in whole runs."""
+"""Each ordering policy in whole runs."""
 
 from __future__ import annotations
 

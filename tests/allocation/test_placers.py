@@ -197,7 +197,7 @@ def test_fgd_goes_where_the_fragments_of_the_definition_grow_least(view: PoolVie
 
 
 def placed_by(name: str, view: PoolView, count: int) -> dict[int, list[int]]:
-    """What becomes of the first tasks of the table."""
+    """The outcome of the first tasks of the table."""
     placed = CompiledPlacer(name).place(view, np.arange(count, dtype=np.int32), strict=False)
     return {placement.task: placement.nodes.tolist() for placement in placed}
 
@@ -206,7 +206,7 @@ def test_foresight_keeps_processors_for_devices_where_fragments_are_equal() -> N
     """A task of 8 CPUs alone, before nine of one device and 4 CPUs: 4 for each device.
 
     A node of 4 devices and 16 CPUs can spare none: 8 less strand 4 - 8 / 4 = 2 devices there. No task of the
-    mix is kept off at once, so to FGD it is as good as the node of 64, and it takes the first.
+    mix is excluded immediately, so FGD rates it like the node of 64, and it takes the first.
     """
     alone = [0] + [1] * 9
     tasks = task_table([1.0] * 10, devices=alone, cpus=np.array([8] + [4] * 9, dtype=np.int32))

@@ -66,7 +66,7 @@ def all_speeds(view: PoolView, where: dict[int, Place]) -> float:
 
 
 def fits(view: PoolView, where: dict[int, Place]) -> bool:
-    """Whether all of them can be there at once."""
+    """Whether all of them fit at the same time."""
     free, cpus, memory = view.free.copy(), view.free_cpus.astype(int), view.free_memory_mb.astype(int)
     tasks = view.tasks
     for task, (devices, nodes) in where.items():

@@ -1,4 +1,4 @@
-"""Patient placement policies: nobody is spread without need, nobody waits indefinitely, and compiled runs are
+"""Placement policies that wait: no task is spread without need or waits indefinitely; compiled runs are
 the plain ones."""
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def test_a_compiled_run_is_the_run_decision_by_decision(world: SimulatedPool, na
 
 @pytest.mark.parametrize("name", ["best-fit", "interference"])
 def test_two_halves_do_not_make_a_node_while_something_runs(name: str) -> None:
-    """Two short tasks hold half of each node; a third, that could be spread at once, waits for a whole one."""
+    """Two short tasks hold half of each node; a third, which could start spread, waits for a whole node."""
     tasks = task_table([4.0, 6.0, 5.0], [0.0, 0.0, 1.0], [1, 1, 2], max_nodes=np.array([1, 1, 2], dtype=np.int32))
     pool = plain_pool(2, 2)
     apart = Rules()
@@ -105,7 +105,7 @@ def test_two_halves_do_not_make_a_node_while_something_runs(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["best-fit", "interference"])
 def test_where_a_node_is_down_the_idle_pool_takes_what_fits_at_all(name: str) -> None:
-    """The first node is down, two devices are left on each other: nobody waits for what may not come."""
+    """The first node is down, two devices are free on each other node: no task waits for the first node."""
     tasks = task_table([1.0, 1.0], devices=[4, 4], max_nodes=np.array([2, 2], dtype=np.int32))
     pool = replace(plain_pool(3, 4))
     view = empty_view(tasks, pool, np.arange(2, dtype=np.int32))

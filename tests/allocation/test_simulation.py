@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from mirage.ports import Placer
 
 LAST = 10**9
-"""The score of what is not known."""
+"""The score of unknown tasks."""
 
 
 class Scored:
-    """The same order said twice: for a table's rows, and for the reference's tasks."""
+    """The same ordering for both sides: as rows of a table, and as tasks of the reference."""
 
     def __init__(self, name: str, reference: Callable[[Task], Fraction]) -> None:
         self.name = name
@@ -66,7 +66,7 @@ def _left(task: Task) -> Fraction:
 
 
 class Opaque:
-    """An ordering of which the simulation knows nothing but its port."""
+    """An ordering policy of which the simulation knows only the port."""
 
     def __init__(self, inner: Scored) -> None:
         self.name, self._inner = inner.name, inner

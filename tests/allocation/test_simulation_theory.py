@@ -41,7 +41,7 @@ class Fixed:
 
 
 class LeastRemaining:
-    """SRPT."""
+    """Shortest remaining processing time first (SRPT)."""
 
     name = "srpt"
 
@@ -115,7 +115,7 @@ def test_finish_time_fairness_is_one_where_each_has_its_share_alone() -> None:
     """Two tasks on two devices, each on one for all its life: neither gains nor loses by the other."""
     found = play(task_table([50.0, 50.0]), 2, Fixed(np.zeros(2)))
     assert found.fairness.tolist() == [1.0, 1.0]
-    # One device: a half of it each would take 100 s; the first has all of it at once, the second waits for it.
+    # One device: a half of it each would take 100 s; the first has all of it immediately, the second waits.
     found = play(task_table([50.0, 50.0]), 1, Fixed(np.array([0.0, 1.0])))
     assert found.fairness.tolist() == [50 / (50 * 2), 100 / (50 * 1.5)]
 

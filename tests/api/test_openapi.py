@@ -89,7 +89,7 @@ def test_the_guide_names_every_address(described: dict[str, Any]) -> None:
     named = set(re.findall(r"`((?:GET|POST|PUT|PATCH|DELETE) /[^` ]*)`", guide))
     there = {where for where, _ in operations(described)}
     assert there <= named, "docs/rest.md lacks some"
-    assert named <= there | {"GET /metrics"}, "docs/rest.md names what is not there"
+    assert named <= there | {"GET /metrics"}, "docs/rest.md names endpoints that do not exist"
 
 
 def test_every_field_and_parameter_of_requests_shows_its_bound(described: dict[str, Any]) -> None:

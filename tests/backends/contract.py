@@ -1,8 +1,8 @@
 """What every adapter to Slurm must do: one suite, run over each of them.
 
 An adapter's test module subclasses ``Contract`` as ``TestSomething`` and provides the fixture ``world``: a
-``World`` of its own on a cluster where nothing of other tests is left, and no load. What an adapter cannot do it
-says in ``Facts``; the tests about that skip.
+separate ``World`` on an idle cluster without jobs of other tests. What an adapter cannot do it
+states in ``Facts``; the tests about that skip.
 """
 
 from __future__ import annotations
@@ -376,7 +376,7 @@ class Contract:
         start = world.estimator.estimate_start(world.request())
         assert now + HOUR <= start <= now + 2 * HOUR + 2 * world.facts.slack
 
-    # When nobody answers
+    # While no process answers
 
     def test_an_unreachable_controller_is_never_an_empty_queue(self, world: World) -> None:
         request, job_id = world.submit()

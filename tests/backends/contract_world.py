@@ -39,9 +39,9 @@ class Facts:
     """(name, count a node) in ``gres_partition``; empty: none."""
     gres_partition: str = ""
     slack: int = 2 * MINUTE
-    """How far times may be from what was asked (s): the controller's own rhythm."""
+    """Seconds by which times may differ from the requested ones, because of the controller's intervals."""
     other_user: str = ""
-    """Somebody whose jobs are not the actuator's; empty: there are no other users."""
+    """A user whose jobs are not the actuator's; empty: there are no other users."""
     accounts: bool = True
     """Unknown accounts are rejected."""
     signals: bool = True
@@ -81,7 +81,7 @@ class World(ABC):
 
     @abstractmethod
     def controller_down(self) -> AbstractContextManager[None]:
-        """While entered nobody reaches the controller."""
+        """While entered, no request reaches the controller."""
 
     def foreign_job(self) -> JobId:
         """A pending job of ``facts.other_user``; only asked where there is one."""

@@ -1,4 +1,4 @@
-"""A slurmrestd of our own on loopback or a Unix socket: answers what it is told, remembers what it was asked."""
+"""A fake slurmrestd on loopback or a Unix socket: sends scripted answers and records the requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a recorded squeue told, read by its own heading: whatever the product asks for now."""
+"""The content of a recorded squeue, read by its heading: whatever fields the product requests now."""
 
 from __future__ import annotations
 

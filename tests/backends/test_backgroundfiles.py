@@ -113,7 +113,7 @@ def test_a_hung_file_system_holds_up_its_own_files_alone(disks: FileSystems) -> 
         state = files.state(waiting)
         assert (state.presence, state.denied) == (Presence.UNKNOWN, False), waiting
         assert waiting.path in state.reason
-    assert hung.path not in files.state(beside).reason, "one owner is told no path of another"
+    assert hung.path not in files.state(beside).reason, "no owner learns a path of another"
     disks.mended.set()
     until(lambda: not files.hanging())
     files.refresh([hung, beside, other, well])
@@ -135,7 +135,7 @@ def test_a_hung_file_system_takes_one_thread_and_refreshes_return(disks: FileSys
 
 
 def test_backgroundfiles_slow_check_of_one_owner_is_no_matter_to_others(disks: FileSystems) -> None:
-    """Their own links lead somewhere slow, on a file system that answers: no proof that it hangs."""
+    """These links lead to a slow path, on a file system that answers: no evidence that it hangs."""
     files = disks.background()
     slow, own, others = file("/home/to/hung"), file("/home/a"), [file(f"/home/{n}", f"user{n}") for n in range(9)]
     files.refresh([slow])
@@ -164,7 +164,7 @@ def test_backgroundfiles_mounts_of_one_user_that_hang_leave_others_alone(disks: 
 
 
 def test_links_into_a_hung_file_system_never_take_more_threads_than_there_are(disks: FileSystems) -> None:
-    """Places that the mount table does not tell apart: each user hangs a thread, and then all wait."""
+    """Places that look alike in the mount table: each user hangs a thread, and then all wait."""
     limits = CheckLimits(threads=3, timeout=0.05, at_once=0.01)
     files = BackgroundFiles(disks.check, lambda path: "", limits)
     wanted = [file(f"/hung/{user}", f"user{user}") for user in range(10)]

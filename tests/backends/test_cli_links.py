@@ -1,4 +1,4 @@
-"""What becomes of links that complete, vanish, or of which accounting tells late."""
+"""The state of links that complete, vanish, or that accounting reports late."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def queue(*jobs: QueuedJob) -> Queue:
 
 
 class Accounting:
-    """Says of each job what it was told to."""
+    """Reports of each job what the test set."""
 
     def __init__(self, *jobs: Job, **how: bool) -> None:
         self.fates = Fates({job.job_id: job for job in jobs}, **how)
@@ -51,7 +51,7 @@ def test_a_completing_link_has_ended_as_accounting_says(state: JobState) -> None
 
 
 def test_where_accounting_tells_no_exit_code_the_queue_does() -> None:
-    """As slurmrestd before v0.0.40; by the next look the queue may have forgotten the job."""
+    """Like slurmrestd before v0.0.40; the queue may have forgotten the job by the next poll."""
     told = replace(RUNS, state=JobState.FAILED, exit_code=ABSENT, end=NOW - 1)
     memory = LinkMemory()
     assert memory.account(queue(completing(4)), {TAG: ID}, Accounting(told), NOW)[TAG].exit_code == 4
@@ -70,7 +70,7 @@ def test_where_accounting_tells_no_exit_code_the_queue_does() -> None:
     ids=["unknown", "lagging", "down", "none", "requeued", "node-fail"],
 )
 def test_a_completing_link_runs_until_its_end_is_certain(accounting: Accounting) -> None:
-    """COMPLETING alone does not tell a success from a time-out or a requeue."""
+    """COMPLETING alone does not distinguish a success from a time-out or a requeue."""
     job = LinkMemory().account(queue(completing()), {TAG: ID}, accounting, NOW)[TAG]
     assert job.state is JobState.RUNNING
     assert accounting.asked == [{ID}]
@@ -183,7 +183,7 @@ OWN = f"mirage:{owned_id('svc', 'alice')}:1"
 
 @pytest.mark.parametrize("forged", [JobId(3), JobId(9)])
 def test_a_forged_tag_does_not_hide_that_a_link_without_an_id_has_ended(forged: JobId) -> None:
-    """Its submission's answer was lost, and it ran and ended before anybody looked."""
+    """The answer to its submission was lost, and it ran and ended before the next poll."""
     lives = QueuedJob(replace(RUNS, job_id=forged, user="mallory", tag=OWN), completing=False)
     ended = replace(RUNS, state=JobState.TIMEOUT, end=NOW - 1, tag=OWN)
     also = replace(ended, job_id=JobId(forged + 1), user="mallory", state=JobState.FAILED)
@@ -327,7 +327,7 @@ def test_older_job_with_the_number_is_not_the_fate_of_the_link() -> None:
 
 
 def test_reused_id_of_a_link_of_another_chain_shows_that_link() -> None:
-    """Both chains lost their jobs; the second one's next link has the number of the first one's."""
+    """Both chains lost their jobs; the second chain's next link has the job ID of the first chain's."""
     other = replace(RUNS, name="other", submit=NOW - 10, tag=OTHER)
     known = KNOWN | {OTHER: LinkIdentity(OTHER, "alice", "other")}
     for expected in ({TAG: ID, OTHER: ID}, {OTHER: ID, TAG: ID}, {TAG: ID, OTHER: NO_JOB}):

@@ -184,7 +184,7 @@ def test_a_user_whom_the_machine_does_not_know_has_no_files() -> None:
 
 
 def deep(folder: Path, levels: int) -> str:
-    """So many directories, one in the other, made without a path of their length."""
+    """This number of nested directories, made without a path of their length."""
     here = os.open(folder, os.O_RDONLY)
     for _ in range(levels):
         os.mkdir("d", 0o755, dir_fd=here)

@@ -1,4 +1,4 @@
-"""The pyslurm backend on objects recorded from pyslurm, against what squeue and sinfo told at the same time.
+"""The pyslurm backend on objects recorded from pyslurm, against the squeue and sinfo of the same time.
 
 The contract runs on a real pyslurm only where one is installed (tests/live/test_pyslurm_backend.py).
 """

@@ -116,7 +116,7 @@ def test_past_links_without_accounting_are_not_known(slurm: FakeSlurm) -> None:
 
 
 def test_running_link_is_told_by_the_queues_comment() -> None:
-    """A later link has an earlier one's number; accounting gets its comment only with its end."""
+    """A later link has the job ID of an earlier one; accounting gets its comment only when it ends."""
     later = replace(RUNS, submit=NOW - 10, tag=TAG.rpartition(":")[0] + ":99")
     memory = LinkMemory()
     for time in (NOW, NOW + GRACE + 1):

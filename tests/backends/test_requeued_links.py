@@ -1,4 +1,4 @@
-"""Links whose jobs went back to the queue: accounting tells how the runs before ended."""
+"""Links whose jobs went back to the queue: accounting reports how the runs before ended."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_last_run_of_a_requeued_link_is_its_fate() -> None:
     accounting.fates = Fates.of_runs([first, last], ())
     found = LinkMemory().account(queue(), {TAG: ID}, accounting, NOW, KNOWN)
     runs = (PastRun(RUNS.submit, RUNS.start, NOW - 20),)
-    assert found == {TAG: replace(last, tag=TAG, past_runs=runs)}, "the run before is a link of its own"
+    assert found == {TAG: replace(last, tag=TAG, past_runs=runs)}, "the run before is a separate link"
 
 
 @pytest.mark.parametrize("state", [JobState.PENDING, JobState.RUNNING])

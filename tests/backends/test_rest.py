@@ -181,7 +181,7 @@ def cluster_of(jobs: Any, fake: FakeSlurmrestd, cluster: RestCluster) -> Any:
     return cluster.snapshot()
 
 
-# Questions
+# Queries
 
 
 def test_at_most_three_questions(fake: FakeSlurmrestd, cluster: RestCluster) -> None:

@@ -1,4 +1,4 @@
-"""What slurmrestd is told to do, with whose token, and what it rejects."""
+"""The requests that slurmrestd receives, the token they use, and those that it rejects."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def test_whoever_looks_in_real_time_sees_what_jobs_are_called(cluster: Simulated
     assert labels.pop(job_id) == (LINK.name, "root")
     assert labels
     assert {found: name for found, (name, _) in labels.items()}.items() <= names.items()
-    assert not len(cluster.snapshot().labels.job_id), "replays look thousands of times, and nobody reads names"
+    assert not len(cluster.snapshot().labels.job_id), "replays poll thousands of times and need no names"
 
 
 def test_the_script_says_how_a_job_goes(warm: Simulation) -> None:

@@ -202,7 +202,7 @@ def test_private_jobs_are_known_once_slurm_has_told(tmp_path: Path, clock: At, p
         slurm.fault("scontrol", Fault.UNREACHABLE)
         clock.time += 2 * HOUR
         standings.refresh()
-        assert standings.hides_jobs() is hidden, "as told last"
+        assert standings.hides_jobs() is hidden, "as last reported"
 
 
 def test_the_default_partition_counts_where_none_is_named(standings: CliStandings) -> None:

@@ -113,7 +113,7 @@ def test_without_accasim_the_others_are_measured(monkeypatch: pytest.MonkeyPatch
 
 @pytest.fixture(scope="module")
 def accasims() -> tuple[Program, Program]:
-    """Its own EASY and the textbook's; tests install nothing."""
+    """Mirage's EASY and the textbook's; tests install nothing."""
     if not (accasim.environment_folder() / "installed").is_file():
         pytest.skip("AccaSim is not installed (`mirage bench peers` does it)")
     own, textbook = accasim.accasim_programs()

@@ -1,4 +1,4 @@
-"""In whose name the daemon acts: what each mode changes of the world that its own user sees."""
+"""In whose name the daemon acts: what each mode changes in the cluster that the daemon's user sees."""
 
 from __future__ import annotations
 

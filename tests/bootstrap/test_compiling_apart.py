@@ -1,4 +1,4 @@
-"""The simulator is compiled once, in a process of its own; nobody fails where that fails."""
+"""The simulator is compiled once, in a separate process; if that fails, all else continues."""
 
 from __future__ import annotations
 

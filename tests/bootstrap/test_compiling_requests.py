@@ -1,4 +1,4 @@
-"""What is compiled beforehand is what policies run in: whoever begins later compiles nothing more."""
+"""Policies run in code that is compiled beforehand: later requests compile nothing more."""
 
 from __future__ import annotations
 

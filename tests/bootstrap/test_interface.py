@@ -1,4 +1,4 @@
-"""The daemon's parts behind the API, put together as the daemon does: questions, models, configuration."""
+"""The daemon's parts behind the API, put together as the daemon does: queries, models, configuration."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_question_goes_through_the_daemon(service: Service) -> None:
         ("fixed:6h", Role.SHADOW),
         ("fixed:9h", Role.NAMED),
     ]
-    assert len(shown) == 3, "the watchdog hears of each"
+    assert len(shown) == 3, "the watchdog receives each"
     assert inquiries.measured(None) == ()
 
 

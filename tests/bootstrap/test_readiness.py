@@ -42,7 +42,7 @@ def test_readiness_on_a_full_disk_names_the_store(tmp_path: Path) -> None:
 
 
 class Hanging:
-    """A database that answers once it is let go, as a server that was stopped in the middle of a query."""
+    """A database that blocks until the test releases it, like a server that stopped within a query."""
 
     def __init__(self) -> None:
         self.hangs = threading.Event()
@@ -95,6 +95,6 @@ def test_a_loop_that_does_not_go_on_is_said_of_every_chain(monkeypatch: pytest.M
     assert ready.shown(leads=True) is late, "answers that are kept hold as long as it is the same object"
     now[0], impediment[0] = 1_030, "the lease could not be renewed in time: late"
     assert "lease" in ready.shown(leads=True).sentence
-    assert ready.shown(leads=False) is status, "who stands by has said it"
+    assert ready.shown(leads=False) is status, "the standby has reported its status"
     impediment[0] = ""
     assert ready.shown(leads=True) is status

@@ -1,4 +1,4 @@
-"""Plays many seeds at once: ``python -m chaos 0-999``. Each that breaks an invariant is told with its story."""
+"""Play many seeds in parallel: ``python -m chaos 0-999``. Print the story of each that breaks an invariant."""
 
 from __future__ import annotations
 

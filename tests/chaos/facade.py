@@ -40,7 +40,7 @@ class Slurm:
 
     @property
     def given_again(self) -> dict[JobId, Job]:
-        """Such jobs by their numbers, on nodes of their own."""
+        """Such jobs by their job IDs, on separate nodes."""
         now = self.simulation.now
         return {
             job_id: job if now < job.end else replace(job, state=JobState.COMPLETED)

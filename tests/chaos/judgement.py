@@ -38,7 +38,7 @@ class Accounts(Protocol):
         """How often it started: once, and again each time that it was requeued and started again."""
 
     def in_the_dark(self, job: Job) -> bool:
-        """Whether there were times in which nobody could tell Mirage how the job ended."""
+        """Whether there were times in which no source could show Mirage how the job ended."""
 
     def may_lack(self, link: Link) -> bool:
         """Whether it may know nothing of a job that the link had."""
@@ -47,7 +47,7 @@ class Accounts(Protocol):
         """Whether Slurm may rightly have reported another end to Mirage than it reports now."""
 
     def told_to_leave(self, job: Job) -> bool:
-        """Whether the job ended because Mirage had told it to make way: its exit code is no word on its work."""
+        """Whether the job ended on Mirage's signal to end: then its exit code does not describe its work."""
 
     def cancelled(self, chain_id: ChainId) -> bool:
         """Whether the chain's owner asked for its end."""
@@ -89,7 +89,7 @@ def _enough(record: ChainRecord, accounts: Accounts) -> bool:
 
 
 def _hopeless(record: ChainRecord, accounts: Accounts) -> bool:
-    """Whether enough went wrong for some policy of the chain's to give up."""
+    """Whether enough failed that some policy of the chain stops it."""
     policies = record.chain.failures
     bad = [job for job in accounts.of(record) if job.state in _BAD or not job.state.finished]
     if accounts.cancelled(record.chain.chain_id):
@@ -127,7 +127,7 @@ def _end_of_job(job: Job) -> tuple[object, ...]:
 
 
 def _start(start: int, end: int, state: JobState) -> int:
-    """Slurm tells of a job that was cancelled while pending that it started as it ended."""
+    """Slurm reports of a job that was cancelled while pending that it started as it ended."""
     return ABSENT if state is JobState.CANCELLED and start == end else start
 
 
@@ -137,7 +137,7 @@ def _code(state: JobState, code: int) -> tuple[int, ...]:
 
 
 def _journal(record: ChainRecord, entries: list[Entry], accounts: Accounts) -> Iterator[str]:
-    """Each submission and each end of a link is told."""
+    """The journal reports each submission and each end of a link."""
     dark = {job.job_id for job in accounts.of(record) if accounts.in_the_dark(job)}
     sent = {entry.text.split(":")[0] for entry in entries if entry.kind is EntryKind.ACTION}
     for link in record.links:

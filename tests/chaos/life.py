@@ -62,7 +62,7 @@ class SkewedClock:
 
 @dataclass(frozen=True)
 class ByOwner:
-    """Acts for several users, each through a shell of their own."""
+    """Acts for several users, each through a separate shell."""
 
     line: Line
 
@@ -111,7 +111,7 @@ class Daemon:
         return self.service is not None
 
     def start(self) -> None:
-        """Compose it again; a store that cannot be opened ends it at once, and something starts it again."""
+        """Compose it again; a database that cannot be opened ends it immediately, and the test starts it again."""
         cluster = CliCluster(Shell("mirage", self.line), self.clock)  # type: ignore[arg-type]
         actuator = ByOwner(self.line)
         guard = LinkGuard(cluster, actuator, actuator.identify)
@@ -147,7 +147,7 @@ class Daemon:
             self.kill()
 
     def ask(self, command: Command) -> Future[str] | None:
-        """What a user asks; ``None``: nobody answers."""
+        """The result of a user's request; ``None``: no daemon answers."""
         return self.service.commands.put(command) if self.service else None
 
     def stop(self) -> None:

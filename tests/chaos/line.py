@@ -1,4 +1,4 @@
-"""The way from the daemon to Slurm: commands as text, and all that can befall a question or its answer."""
+"""The path from the daemon to Slurm: commands as text, and all that can happen to a command or its output."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Kind = TypeVar("Kind")
 TIMEOUT = 30
 """Seconds of Slurm's time after which an answer is no longer waited for."""
 LATEST = 60
-"""Seconds by which a question may arrive after whoever asked has given up: less than ``loop.settle``."""
+"""Seconds by which a command may arrive after its timeout: less than ``loop.settle``."""
 
 
 class Killed(BaseException):
@@ -57,7 +57,7 @@ FITTING = {
 }
 """Which commands a mishap can befall; one that is not named befalls all."""
 SPOILING = (Mishap.CUT_OFF, Mishap.GARBAGE, Mishap.EMPTY)
-"""The answer arrives, and is not what Slurm said."""
+"""The answer arrives, and differs from Slurm's."""
 
 
 @dataclass
@@ -163,7 +163,7 @@ class Shell:
 
 def _spoilt(answer: Answer, mishap: Mishap) -> Answer:
     match mishap:
-        case Mishap.CUT_OFF:  # never just behind a row: that no reader could tell, and no pipe breaks so politely
+        case Mishap.CUT_OFF:  # never just behind a row: no reader could detect that, and no pipe breaks there
             return Answer(0, answer.out[: len(answer.out) // 2].rstrip("\n"), "")
         case Mishap.GARBAGE:
             return Answer(0, "<html>502 Bad Gateway</html>\n", "")

@@ -43,7 +43,7 @@ _TURNS = 4
 
 
 class Faults(logging.Handler):
-    """Hears of exceptions that the daemon survived but never meant to raise."""
+    """Records exceptions that the daemon survived but never meant to raise."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -56,7 +56,7 @@ class Faults(logging.Handler):
 
 @dataclass(frozen=True)
 class _Post:
-    """A command that somebody gave; ``good``: nothing is wrong with it."""
+    """A command of a user; ``good``: it is valid."""
 
     answer: Future[str]
     command: Command
@@ -89,10 +89,10 @@ class Oracle:
 
     ctld: Slurmctld
     patience: int
-    """Seconds after which a chain without faults has a link again."""
+    """Seconds after which a chain without failures has a link again."""
     scripts: Scripts
     intended: Callable[[str], bool]
-    """Whether the link with this tag is in the store, by what is on disk."""
+    """Whether the database on disk holds the link with this tag."""
     chains: dict[ChainId, Chain] = field(default_factory=dict)
     broken: list[str] = field(default_factory=list)
     obeyed: set[JobId] = field(default_factory=set)
@@ -117,7 +117,7 @@ class Oracle:
     _told_to_end: set[JobId] = field(default_factory=set)
     _alone_since: dict[ChainId, int] = field(default_factory=dict)
 
-    # Told as it happens
+    # Reported as it happens
 
     def cycle_begins(self) -> None:
         """Nothing that was seen before counts as fresh from here on."""
@@ -169,7 +169,7 @@ class Oracle:
             self._fail(f"{job.tag} runs another script than its owner submitted: {script.text!r}")
 
     def answered(self, call: Call, whole: bool) -> None:
-        """What Slurm said has arrived as it said it, or not."""
+        """Whether the answer arrived as Slurm sent it."""
         if call.command == "squeue" and "SQUEUE_FORMAT2" in call.environment and whole:
             self._fresh = True
             alive = ((tag, self._alive(job_id)) for tag, job_id in self._tags.items())
@@ -190,15 +190,15 @@ class Oracle:
         self._asked_to_end.add(chain_id)
 
     def end_confirmed(self, chain_id: ChainId) -> None:
-        """The owner was told that it is so."""
+        """Mirage has confirmed the end of the chain to its owner."""
         self._cancelled.add(chain_id)
 
     def pause_asked(self, chain_id: ChainId) -> None:
-        """Somebody asks that the chain pauses."""
+        """A user asks that the chain pauses."""
         self._pausable.add(chain_id)
 
     def resume_asked(self, chain_id: ChainId) -> None:
-        """Somebody asks that the chain continues."""
+        """A user asks that the chain continues."""
         self._gone_pending.pop(chain_id, None)
 
     def rejected(self, tag: str) -> None:
@@ -206,7 +206,7 @@ class Oracle:
         self._pausable.add(_chain_of(tag))
 
     def mark_replaced(self, tag: str) -> None:
-        """A person replaces the comment of a link: one of unknown fate could not be told from others any more."""
+        """A person replaces the comment of a link: one of unknown fate then looks like any other job."""
         self._pausable.add(_chain_of(tag))
 
     def successor_cancelled(self, chain_id: ChainId, job_id: JobId) -> None:
@@ -215,13 +215,13 @@ class Oracle:
             self._gone_pending[chain_id] = self.ctld.now, job_id
 
     def posted(self, answer: Future[str], command: Command, *, good: bool) -> None:
-        """Somebody gives a command, which the next cycle has to answer."""
+        """A user gives a command, which the next cycle has to answer."""
         self._posted.append(_Post(answer, command, good))
 
     # Asked by the scenario
 
     def check_supplied(self, records: Iterable[ChainRecord]) -> None:
-        """While there are no faults: every active chain has a job, or gets one soon."""
+        """While nothing fails: every active chain has a job, or gets one soon."""
         for record in records:
             chain_id = record.chain.chain_id
             if record.status is not ChainStatus.ACTIVE or any(self._alive(job.job_id) for job in self.of(record)):
@@ -232,13 +232,13 @@ class Oracle:
                 )
 
     def check_pauses(self, records: Iterable[ChainRecord]) -> None:
-        """A chain pauses where a person or a rejection for good is behind it, or links that end at once."""
+        """A chain pauses because of a person, a final rejection, or links that end immediately."""
         for record in records:
             if record.status is ChainStatus.PAUSED and not self._may_pause(record):
                 self._fail(f"{record.chain.chain_id} is paused without cause: {record.reason}")
 
     def check_end(self, records: Sequence[ChainRecord], journal: Sequence[Entry]) -> None:
-        """All chains have ended: for reasons that Slurm's accounting bears out, and told as it was."""
+        """All chains have ended: for reasons that Slurm's accounting confirms, and the journal agrees."""
         for each in judged(records, journal, self):
             self._fail(each)
         for record in records:
@@ -310,7 +310,7 @@ class Oracle:
             self._fail(f"{tag} is submitted although its owner has cancelled the chain")
 
     def _resubmits_cancelled(self, chain_id: ChainId) -> bool:
-        """Whether a person cancelled its pending link and accounting could tell so, whatever the queue showed."""
+        """Whether a person cancelled its pending link and accounting could show so, whatever the queue showed."""
         if chain_id not in self._gone_pending:
             return False
         job = self.ctld.last(self._gone_pending[chain_id][1])

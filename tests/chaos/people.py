@@ -31,18 +31,18 @@ LONGEST = 3_600
 
 @dataclass
 class People(Episodes):
-    """Deeds, drawn at random; ``clear`` takes back all that can be."""
+    """Actions of people, drawn at random; ``clear`` reverts all that can be reverted."""
 
     posts: int = 0
     drained_for_good: set[str] = field(default_factory=set)
     """One node at most: its owner wants it back only after the round."""
 
     def plan(self, deeds: Sequence[Callable[[People], None]], begin: int, until: int, count: int) -> None:
-        """Draw ``count`` deeds that are done somewhere between."""
+        """Draw ``count`` actions between ``begin`` and ``until``."""
         self.draw(dict.fromkeys(deeds, 1.0), begin, until, count)
 
     def clear(self) -> None:
-        """Whoever has stopped something lets it continue."""
+        """The user who has stopped something lets it continue."""
         self.end_all()
 
     # Time limits
@@ -144,7 +144,7 @@ class People(Episodes):
     # Commands
 
     def garbage_posted(self) -> None:
-        """Commands of others arrive among it: each has an answer of its own."""
+        """Commands of other users arrive among it: each gets a separate answer."""
         if not self.daemon.runs:
             return
         self.posts += 1

@@ -68,7 +68,7 @@ class Verdict:
     cycles: int
     steps: int = 0
     deeds: int = 0
-    """What people did; each is a line of the story, as each fault is."""
+    """Number of people's actions; each is a line of the story, as each failure is."""
 
     def __str__(self) -> str:
         lines = [f"seed {self.seed}:", *(f"  BROKEN {each}" for each in self.broken), "  the story:"]
@@ -104,7 +104,7 @@ def play(seed: int, storm: int = STORM, climate: Climate = ALL) -> Verdict:
 
 @dataclass
 class Scenario:
-    """All that one seed draws. Each part draws from a stream of its own, so that one does not stir the others."""
+    """All that one seed draws. Each part has a separate random stream, so that none changes the others."""
 
     seed: int
     folder: Path
@@ -351,7 +351,7 @@ class Scenario:
         return Run(ran, *((JobState.FAILED, 3) if kind < 0.97 else (JobState.OUT_OF_MEMORY, 125)))
 
     def _signalled(self, job_id: JobId, signal: str) -> None:
-        """Most obey, some sleep on."""
+        """Most exit on the signal, some sleep on."""
         del signal
         if self.fates.random() < 0.8:
             self.oracle.obeyed.add(job_id)

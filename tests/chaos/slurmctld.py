@@ -44,7 +44,7 @@ class Program(Protocol):
 
 @dataclass
 class Slurmctld:
-    """Nodes are given whole, to whoever has waited longest and fits."""
+    """Nodes are allocated whole, to the job that has waited longest and fits."""
 
     nodes: tuple[str, ...]
     now: int
@@ -59,7 +59,7 @@ class Slurmctld:
     """Nodes that finish what they run and start nothing."""
     held_by_admin: set[int] = field(default_factory=set)
     submit_limits: dict[str, tuple[int, str]] = field(default_factory=dict)
-    """By user: how many jobs at once, and the limit's name."""
+    """By user: the number of jobs at the same time, and the limit's name."""
     programs: list[Program] = field(default_factory=list)
     _jobs: dict[JobId, Job] = field(default_factory=dict)
     _forgotten: set[JobId] = field(default_factory=set)
@@ -253,7 +253,7 @@ class Slurmctld:
     def comment(self, job_id: JobId, text: str) -> None:
         self._put(replace(self._jobs[job_id], tag=text))
 
-    # Its own
+    # Internal
 
     def _put(self, job: Job) -> None:
         before = self._jobs.get(job.job_id)
@@ -316,7 +316,7 @@ class Slurmctld:
         return job.end if run.outcome is JobState.TIMEOUT else min(job.end, job.start + run.runtime)
 
     def _warning(self, job: Job) -> int:
-        """When the signal that was asked for comes; each job's is early by so much."""
+        """The time of the requested signal; each job's is early by this amount."""
         warn = self._requests[job.job_id].warn
         if warn is None or job.job_id in self._warned:
             return NEVER

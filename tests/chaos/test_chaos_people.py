@@ -1,4 +1,4 @@
-"""Each deed of people finds out a daemon that is spoilt where it matters, and a sound one passes."""
+"""Each action of people finds a daemon that is broken where it matters, and a sound one passes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Patch = pytest.MonkeyPatch
 TRIES = 40
 """Seeds, from the one on that is known to find the daemon out: the draws may change."""
 OFTEN = 30
-"""Deeds of one kind in a scenario, at most."""
+"""Most actions of one kind in a scenario."""
 
 
 def limits_are_those_requested(patch: Patch) -> None:
@@ -152,7 +152,7 @@ def test_every_deed_has_a_daemon_that_it_finds_out() -> None:
 def test_a_deed_finds_out_a_spoilt_daemon(
     deed: Callable[[People], None], spoil: Callable[[Patch], None], found: str, first: int, monkeypatch: Patch
 ) -> None:
-    """And by that deed alone: where nothing else happens, a sound daemon passes on the same seed."""
+    """That action alone finds it: where nothing else happens, a sound daemon passes on the same seed."""
     climate = Climate(faults=False, deeds=(deed,), most_deeds=OFTEN)
     with monkeypatch.context() as patch:
         spoil(patch)

@@ -1,4 +1,4 @@
-"""Faults, drawn at random: episodes that come over the cluster and go, and what befalls nodes and links."""
+"""Random failures: episodes that disturb the cluster for a time, and failures of nodes and links."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Weather(Episodes):
 
     daemon_away_until: int = 0
     doomed: str = ""
-    """Empty; ``killed`` or ``stopped``: what becomes of the daemon before its next cycle."""
+    """Empty; ``killed`` or ``stopped``: what happens to the daemon before its next cycle."""
     _held: set[int] = field(default_factory=set)
 
     def plan(self, begin: int, until: int, count: int) -> None:
-        """Draw ``count`` faults that begin somewhere between."""
+        """Draw ``count`` failures that begin between ``begin`` and ``until``."""
         self.draw(_KINDS, begin, until, count)
 
     def clear(self) -> None:

@@ -41,7 +41,7 @@ def submit(
 ) -> subprocess.CompletedProcess[str]:
     """Run it in ``folder``, preceded by ``shell``; no daemon can be found unless ``MIRAGE_SOCKET`` is given.
 
-    The loops of these tests submit nothing, so nobody waits for a first link.
+    The loops of these tests submit nothing, so no command waits for a first link.
     """
     environment = {
         "PATH": f"{folder}/bin:/usr/bin:/bin",

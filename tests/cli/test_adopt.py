@@ -124,7 +124,7 @@ def test_next_link_is_like_the_job(slurm: Path) -> None:
 def test_next_link_has_the_options_of_the_command_line(
     slurm: Path, line: str, options: set[str], remarks: int
 ) -> None:
-    """Those that Slurm shows count more: they may have been changed. What cannot be read is told."""
+    """The values that Slurm shows take precedence: they may have been changed. Unreadable ones are reported."""
     sacct = slurm / "bin" / "sacct"
     sacct.write_text(f"#!/bin/sh\necho '{line}'\n")
     sacct.chmod(0o755)
@@ -164,7 +164,7 @@ def test_job_that_another_chain_has_marked_meanwhile_is_followed_by_one(slurm: P
     assert "mirage:other-abcde.4hq2zk7a:1" in done.stderr
     (record,) = world.loop.records
     assert record.chain.done.links == 1
-    assert len(comments(slurm)) == 1, "the other one's mark stays"
+    assert len(comments(slurm)) == 1, "the mark of the other job stays"
 
 
 @pytest.mark.parametrize(

@@ -173,7 +173,7 @@ def test_cancel_takes_several_chains_and_asks_nothing_on_a_pipe(running: World) 
     running.loop.cycle()
     done = mirage(running, "chain", "cancel", "none", ID, other.chain_id)
     assert (done.returncode, done.stdout.count("\n"), done.stderr.count("\n")) == (3, 2, 2)
-    assert "mirage agent" in done.stderr, "nobody can cancel the job of the first one"
+    assert "mirage agent" in done.stderr, "no process can cancel the job of the first chain"
     assert {each.status for each in running.loop.records} == {ChainStatus.STOPPED}
 
 
@@ -325,7 +325,7 @@ def test_the_versions(world: World) -> None:
 
 
 def on_a_terminal(world: World, width: int, *arguments: str, typed: bytes = b"", **variables: str) -> str:
-    """What somebody sees on a terminal of this width."""
+    """The text on a terminal of this width."""
     import fcntl
     import pty
     import struct

@@ -28,7 +28,7 @@ WANTED = no_schema().wanted
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A configuration; the store is in ``state`` next to it, and not there yet."""
+    """A configuration; the database is in ``state`` next to it, and does not exist yet."""
     config = tmp_path / "mirage.toml"
     config.write_text(f'[service]\nstate = "{tmp_path}/state"\nruntime = "{tmp_path}/run"\n')
     return config

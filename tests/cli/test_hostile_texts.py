@@ -1,4 +1,4 @@
-"""What one user wrote commands nobody's terminal, whichever command prints it."""
+"""No command prints control characters of one user's text to another user's terminal."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def spoiled(value: Any) -> Any:
 
 @pytest.fixture
 def hostile(world: World) -> World:
-    """A chain that was stored before there were bounds, with all that is told of it."""
+    """A chain that was stored before there were bounds, with all its journal entries."""
     document = definition()
     document["request"] |= {"account": "a", "qos": "q", "partition": "p", "features": ["f"], "reservation": "r"}
     document["request"]["gres_per_node"] = [["gpu", 2]]

@@ -48,7 +48,7 @@ class _Daemon(BaseHTTPRequestHandler):
         self.wfile.write(text)
 
     def log_message(self, *_: object) -> None:
-        """Nothing."""
+        """Write no access log."""
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""Plain sentences, made of what the daemon tells."""
+"""Plain sentences, built from the daemon's documents."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ def test_link_says_why_it_ended(ended: dict[str, Any], told: str) -> None:
     assert told in " ".join(link_story(1, timeline))
     down = " ".join(chain_story(CHAIN | {"state": "down"}, timeline))
     silent = over["in_vain"] or over["waited"]
-    assert (told in down) is not silent, "of a chain that is down it is said how its last link ended"
+    assert (told in down) is not silent, "a chain that is down shows how its last link ended"
 
 
 def test_two_links_of_one_writer_are_told() -> None:

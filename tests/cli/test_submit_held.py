@@ -264,7 +264,7 @@ def test_held_links_of_another_make_are_not_added(folder: Path, slurm: Path, wor
 
 @pytest.mark.parametrize("change", ["text", "arguments", "no arguments"])
 def test_held_links_of_another_script_are_not_added(folder: Path, slurm: Path, world: World, change: str) -> None:
-    """Its own text and arguments are those of the chain, whatever else the environment holds by now."""
+    """Its text and arguments come from the chain, whatever else the environment holds by now."""
     settings = {"MIRAGE_SOCKET": str(world.socket), "KEPT": "none", "REFUSED_LINK": "none"}
     words = ["train.sh", "a b", "c"]
     assert submit(folder, "--held-links=2", *words, **settings).returncode == 0

@@ -40,7 +40,7 @@ def test_what_answers_is_no_daemon(folder: Path) -> None:
 
 
 def test_a_chain_without_an_answer_may_have_been_made_and_is_named(folder: Path) -> None:
-    """The daemon is killed once it has read the request: whoever submits again would have two chains."""
+    """The daemon is killed after it has read the request: a user who submits again would have two chains."""
     asked: list[str] = []
 
     def serve(listener: socket.socket) -> None:

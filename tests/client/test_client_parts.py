@@ -69,7 +69,7 @@ FIELD = st.text(st.characters(codec="utf-8", exclude_characters="\r\n\0"))
 
 @given(st.lists(st.tuples(FIELD, st.text(st.characters(codec="utf-8", exclude_characters="\r\0")))))
 def test_whatever_a_stream_says_is_read_back(told: list[tuple[str, str]]) -> None:
-    """Written by the rules of the standard: a space after each colon, a line of its own for each line of data."""
+    """Written by the rules of the standard: a space after each colon, a separate line for each line of data."""
     lines: list[str] = []
     for number, (kind, data) in enumerate(told):
         lines += [": a heartbeat", "", f"id: {number}", f"event: {kind}"]

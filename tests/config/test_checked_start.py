@@ -146,7 +146,7 @@ def is_accepted(file: Path) -> bool:
 
 
 def start_accepted(folder: Path, keys: dict[Key, object]) -> int:
-    """Start with each key that is accepted, with as many at once as are accepted together; how many those are."""
+    """Start with each accepted key, and with as many keys together as are accepted; return the number of those."""
     alone = {key: value for key, value in keys.items() if is_accepted(written(folder, beside(key) | {key: value}))}
     together: dict[Key, object] = {}
     for key, value in alone.items():

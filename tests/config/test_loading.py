@@ -58,7 +58,7 @@ def test_without_files_the_defaults_of_the_code_hold() -> None:
     )
     assert build_policy(config, rate=60.0).settle == 60 * Policy().settle
     rare = Config.model_validate({"loop": {"interval": 3_600}})
-    assert build_policy(rare, rate=1.0).appraise == 7_200, "a look at least comes in that time"
+    assert build_policy(rare, rate=1.0).appraise == 7_200, "at least one poll falls into that time"
     assert build_pacing(config) == Pacing()
     assert Retention(**config.store.retention.model_dump()) == Retention()
 

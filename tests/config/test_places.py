@@ -16,7 +16,7 @@ from mirage.config.places import Places, default_file, default_places, network_k
 from mirage.store import mounts as mount_table
 
 USER = 1_000_000
-"""Nobody's: a directory of this name is called by the number."""
+"""A UID without a user: a directory of this name is called by the number."""
 
 
 class Machine:
@@ -78,7 +78,7 @@ def test_beside_a_home_on_the_network(machine: Machine) -> None:
 
 
 def test_the_place_is_taken_before_anything_is_looked_for_there(machine: Machine) -> None:
-    """Where there is none yet, another user could put one there between two looks."""
+    """Where the directory does not exist yet, another user could create it between two checks."""
     place = places._users_place({"HOME": str(machine.home)}, os.geteuid()).state
     about = place.lstat()
     assert (about.st_uid, about.st_mode & 0o7777) == (os.geteuid(), 0o700)

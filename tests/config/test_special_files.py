@@ -1,4 +1,4 @@
-"""Files named in a configuration that are none: devices, FIFOs, directories. Read at once, rejected in words."""
+"""Devices, FIFOs and directories in place of configured files: read without delay, rejected with a reason."""
 
 from __future__ import annotations
 

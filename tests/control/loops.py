@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Service:
-    """A loop with its cluster, store and journal; ``crash`` loses all but the cluster and the store."""
+    """A loop with its cluster, database and journal; ``crash`` loses all but the cluster and the database."""
 
     clock: Clock | None = None
     """The loop's own, where it is not the cluster's."""

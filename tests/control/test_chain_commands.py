@@ -28,7 +28,7 @@ def test_a_chain_asked_for_gets_its_first_link_in_the_same_cycle() -> None:
 
 
 def test_whoever_has_an_answer_sees_what_it_is_about() -> None:
-    """Within the cycle, whose questions to Slurm may take long."""
+    """Within the cycle, whose queries to Slurm may take long."""
     service, seen = Service(waiting(1)), []
 
     def look(answer: object) -> None:

@@ -1,4 +1,4 @@
-"""A daemon whose clock is not Slurm's: what snapshots prove of it, and where it is said."""
+"""A daemon whose clock differs from Slurm's: what snapshots show of it, and where it is reported."""
 
 from __future__ import annotations
 

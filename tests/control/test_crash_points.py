@@ -1,7 +1,7 @@
-"""The daemon dies at each of its calls to the store and to Slurm, right before it and right after it.
+"""The daemon dies at each of its calls to the database and to Slurm, right before it and right after it.
 
 Whatever is in memory is lost then, and the next daemon begins from the database. However often and wherever that
-happens: no link is submitted twice while one lives, none is forgotten, and the journal tells of each.
+happens: no link is submitted twice while one lives, none is forgotten, and the journal reports each.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CALLS = ("submit", "cancel", "signal", "save")
 
 
 class Killed(BaseException):
-    """The end of the process: nobody in it can catch this."""
+    """The end of the process: no code in it can catch this."""
 
 
 @dataclass
@@ -116,7 +116,7 @@ class World:
 
 
 def world(folder: Path) -> World:
-    """A chain whose links overlap, make way, and end at last."""
+    """A chain whose links overlap, exit for their successors, and end at last."""
     cluster = FakeCluster(lambda request: Fate(wait=20 * MIN, obeys=60))
     url = f"sqlite:///{folder}/mirage.db"
     store = open_store(url)
@@ -137,7 +137,7 @@ def check(found: World, where: str) -> None:
     told = {entry.link for entry in lines if entry.kind in (EntryKind.ACTION, EntryKind.EVENT)}
     assert told >= {1, 2, 3}, where
     outcomes = [entry.link for entry in lines if entry.kind is EntryKind.OUTCOME]
-    assert sorted(outcomes) == [1, 2], f"each handover is told of once: {where}"
+    assert sorted(outcomes) == [1, 2], f"each handover is reported once: {where}"
     assert len(store.outcomes.read()) == 2, where
     store.close()
 

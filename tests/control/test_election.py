@@ -1,7 +1,7 @@
 """The election against adversarial time: processes stop for any while, messages are late or lost, clocks vary.
 
 Time here is exact (fractions), and the adversary is hypothesis: it decides which process continues when, how long
-each question travels and whether its answer comes. What must hold at every time is looked at from outside, by
+each query travels and whether its answer comes. What must hold at every time is checked from outside, by
 the true time, which no candidate knows.
 """
 
@@ -46,7 +46,7 @@ class Table:
 
 @dataclass
 class Process:
-    """A candidate whose question is on its way, or which waits; its clock has a speed and an origin of its own."""
+    """A candidate whose query is on its way, or which waits; its clock has a random speed and origin."""
 
     candidate: Candidate
     speed: Fraction
@@ -82,7 +82,7 @@ class Process:
             self.candidate = self.candidate.refused(self.clock(time))
 
     def lose(self, time: Fraction) -> None:
-        """The question, or its answer, is lost; nobody knows which."""
+        """The query, or its answer, is lost; no candidate knows which."""
         if self.asked is not None:
             self.asked = None
             self.candidate = self.candidate.unanswered(self.clock(time))
@@ -125,7 +125,7 @@ def test_never_two_that_would_act(
 def test_when_a_leader_is_gone_another_acts_within_the_lease_and_one_look(
     delays: list[tuple[int, int]], gone: int, speeds: tuple[Fraction, ...]
 ) -> None:
-    """Whatever came before: once questions are answered within a tenth of a second, silence is bounded."""
+    """Whatever came before: when queries are answered within a tenth of a second, silence is bounded."""
     table, time, all_of_them = Table(), Fraction(0), processes(speeds, (5, -70, 900))
     for delay, which in delays:
         time += Fraction(delay, 10)
@@ -246,7 +246,7 @@ def test_while_the_database_is_away_it_may_not_act_and_goes_on_in_its_term_after
 def test_the_log_says_once_that_the_lease_cannot_be_asked_for_and_once_that_it_can(
     machine: Machine, caplog: pytest.LogCaptureFixture, away: str
 ) -> None:
-    """A full disk answers questions and takes no lease."""
+    """A full disk answers queries and takes no lease."""
     only = machine.campaign("head1")
     machine.run(1, only)
     machine.away = away
@@ -286,7 +286,7 @@ def test_one_that_was_stopped_finds_another_in_its_place(machine: Machine) -> No
     first, second = machine.campaign("head1"), machine.campaign("head2")
     machine.run(5, first, second)
     machine.run(40, second)
-    assert first.impediment(1), "also before it asks anybody"
+    assert first.impediment(1), "also before its first query"
     machine.run(41, first, second)
     assert (first.term, second.term) == (0, 2)
     assert first.impediment(1) == "head2 leads"

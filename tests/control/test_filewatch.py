@@ -1,4 +1,4 @@
-"""What cannot be checked of a chain's files: never taken for absent, and said once."""
+"""An unreadable chain file never counts as absent, and is reported one time."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_running_link_is_unready_until_its_file_is_there(policy: HandoverPolicy)
 
 
 class SlowFiles(FakeCluster):
-    """A check takes until ``finish``; meanwhile the last result counts, unless a new check is wanted."""
+    """A check takes until ``finish``; meanwhile the last result counts, unless a new check is requested."""
 
     def refresh(self, wanted: Collection[WatchedFile], anew: Collection[WatchedFile] = ()) -> None:
         super().refresh(wanted)

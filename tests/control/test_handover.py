@@ -1,4 +1,4 @@
-"""Two links run at once: who makes way, when, and what that means for the chain."""
+"""Two links run at the same time: which of them exits, when, and what that means for the chain."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SIGNAL = WarnSignal("USR1", 10 * MIN)
 
 
 def overlapping(handover: Handover, obeys: int | None = None, wait: int = HOUR) -> Service:
-    """Links wait an hour and are submitted three hours early: two hours of overlap where nobody makes way."""
+    """Links wait an hour and are submitted three hours early: two hours of overlap where no link exits early."""
     cluster = FakeCluster(lambda request: Fate(wait=wait, obeys=obeys))
     return Service(cluster, "fixed:3h", chain_=chain(done=FOREVER, handover=handover))
 
@@ -89,7 +89,7 @@ def test_on_start_the_predecessor_is_signalled_and_leaves_by_itself() -> None:
     assert overlaps(record) == [120, 120], "the overlap is what really happened"
     assert service.cluster.signals == [(100, "USR1"), (101, "USR1")]
     assert record.status is ChainStatus.DONE
-    assert record.reason == "3 links have run", "a link that leaves when told has not finished the work"
+    assert record.reason == "3 links have run", "a link that exits on the signal has not finished the work"
 
 
 def test_one_that_ignores_the_signal_is_ended_when_its_grace_is_over() -> None:
@@ -97,7 +97,7 @@ def test_one_that_ignores_the_signal_is_ended_when_its_grace_is_over() -> None:
     record = service.run(300 * HOUR, tick=MIN)
     assert overlaps(record) == [10 * MIN, 10 * MIN]
     assert [link.job_state for link in record.links[:2]] == [JobState.CANCELLED] * 2
-    assert record.failures == 0, "our own cancellation is nobody's failure"
+    assert record.failures == 0, "Mirage's cancellation is not a failure"
     assert record.reason == "3 links have run"
 
 
@@ -127,7 +127,7 @@ def test_the_largest_overlap_bounds_every_policy() -> None:
 
 
 def test_link_that_only_left_is_not_taken_for_replaced() -> None:
-    """A link of one writer that was given up, or one whose job was requeued, had no successor next to it."""
+    """A link of one writer that was abandoned, or whose job was requeued, had no successor next to it."""
     for policy, requeued, expected in (
         (HandoverPolicy.NONE, False, False),
         (HandoverPolicy.ON_START, True, False),
@@ -228,7 +228,7 @@ def test_a_link_that_certainly_was_not_told_finishes_the_work_by_itself() -> Non
     service.cluster.signal = forbidden
     record = service.run(300 * HOUR, tick=MIN)
     assert record.reason == "link 1 ended with exit code 0"
-    assert record.links[1].started, "its successor ran next to it, and would have told it to go"
+    assert record.links[1].started, "its successor ran next to it, and would have signalled it to exit"
 
 
 def test_a_requeued_link_that_was_overtaken_is_given_up() -> None:

@@ -103,7 +103,7 @@ def test_loop_failing_chain_is_explained_and_tried_again() -> None:
     assert "OverflowError" in loop.status.explained[ChainId("bad-1")]
     loop.cycle()
     (entry,) = [e for e in journal.entries if e.chain == "bad-1" and "internal error" in e.text]
-    assert entry.kind is EntryKind.TROUBLE, "it is said once, not in each cycle"
+    assert entry.kind is EntryKind.TROUBLE, "it is reported one time, not in each cycle"
     Hostile.submit, submit = FakeCluster.submit, Hostile.submit
     try:
         cluster.advance(HOUR)

@@ -1,4 +1,4 @@
-"""The loop over a scripted cluster: when links are submitted, and what faults do to a chain."""
+"""The loop over a scripted cluster: when links are submitted, and how failures affect a chain."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_a_lost_submission_is_found_or_sent_again(fault: str) -> None:
     setattr(service.cluster, fault, True)
     assert "may not have reached" in service.cycle()
     if fault == "lose_question":
-        assert "connection refused" in service.cycle(1), "Slurm's words are told until it is sent again"
+        assert "connection refused" in service.cycle(1), "Slurm's message is shown until it is sent again"
     for minute in range(1, 10):
         service.cycle(minute * MIN)
     assert [request.tag for request in service.cluster.submissions] == ["mirage:svc:1"]
@@ -148,7 +148,7 @@ def test_a_lost_submission_is_sent_again_although_the_daemon_never_lives_as_long
 
 
 def test_a_break_in_what_the_cluster_answers_lets_a_lost_submission_settle_anew() -> None:
-    """The controller that was away may have the question still before it."""
+    """The controller that was away may still have to answer the query."""
     service = Service(waiting(10), settle=2 * MIN)
     service.cluster.lose_question = True
     service.cycle()
@@ -207,7 +207,7 @@ def test_a_crash_around_a_submission_leaves_exactly_one_successor(dies: str, lin
 
 
 def test_what_is_stored_of_a_link_is_told_with_it() -> None:
-    """The lines go to disk with the record, or were there before: a process that dies never forgets to tell."""
+    """The entries go to disk with the record, or were there before: a process that dies never loses them."""
     service = Service(waiting(1))
     save, told = service.store.save, []
 
@@ -228,7 +228,7 @@ def test_what_is_stored_of_a_link_is_told_with_it() -> None:
 def test_a_forecast_beyond_the_limit_has_two_links_run_at_once_and_no_more(chosen) -> None:
     """An idle cluster, and a predictor that thinks every wait longer than a link."""
     cluster = FakeCluster()
-    cluster.update = lambda *_: None  # a nice value does not keep it from a node that is idle
+    cluster.update = lambda *_: None  # a nice value does not delay it where a node is idle
     service = Service(cluster, "fixed:60h", chain_=chain(done=DoneCondition(links=5), **chosen))
     together = []
     ticks = SimulatedTicks(cluster, MIN, 500 * HOUR)
@@ -261,7 +261,7 @@ def test_rejections_that_pass_are_retried_until_accepted() -> None:
     tries = [e.time for e in service.journal.entries if e.kind is EntryKind.TROUBLE]
     assert [b - a for a, b in itertools.pairwise(tries)][:4] == [300, 600, 900, 900]
     held = {e.text for e in service.journal.entries if e.kind is EntryKind.DECISION}
-    assert len(held) <= len(tries) + 1, "nothing new is told between two tries"
+    assert len(held) <= len(tries) + 1, "nothing new is reported between two tries"
     assert "AssocMaxSubmitJobLimit" in service.loop.status.explained[service.record.chain.chain_id]
     service.cluster.refuse = ""
     service.run(6 * HOUR, tick=MIN)

@@ -1,4 +1,4 @@
-"""A submission that ends slurmrestd each time pauses its own chain; an outage pauses none."""
+"""A submission that ends slurmrestd each time pauses that chain alone; an outage pauses none."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def test_models_and_ensembles_are_bounded_apart(named: NamedGuards) -> None:
 
 
 def kept(named: NamedGuards, names: list[str], *askers: Asker) -> list[str]:
-    """Those of ``names`` that are built for one of the askers."""
+    """Those of ``names`` that are built for one of the users."""
     found = []
     for name, asker in zip(names, askers, strict=True):
         try:
@@ -177,14 +177,14 @@ def test_named_user_with_most_gives_way_when_places_are_taken(named: NamedGuards
         "of-alice", "of-bob", "of-carol",
     ]  # fmt: skip
     again = kept(named, names, *askers)
-    assert len(again) == MOST - 3, "nobody takes back what a user with fewer has"
+    assert len(again) == MOST - 3, "no user takes a predictor from a user with fewer"
     assert {Asker(f"user{int(name.removeprefix('model-')) % 4}") for name in again} == set(askers)
 
 
 def test_named_questions_push_out_no_chains_and_give_way_first(named: NamedGuards, builder: Builder) -> None:
     asked = [f"ensemble:fixed:{number}h+quantile" for number in range(50)]
     curious = Asker("mallory", question=True)
-    assert kept(named, asked, *[curious] * 50) == asked, "the user's own former questions give way"
+    assert kept(named, asked, *[curious] * 50) == asked, "the user's earlier requests are dropped first"
     names = [f"ensemble:average+fixed:{number}h" for number in range(MOST_ENSEMBLES)]
     assert kept(named, names, *[Asker(f"user{number}") for number in range(MOST_ENSEMBLES)]) == names
     with pytest.raises(ConfigError, match="other predictors of this kind"):
@@ -286,7 +286,7 @@ def test_stored_chains_with_predictors_of_before_go_on_by_the_fallback(builder: 
         if entry.kind is EntryKind.TROUBLE and entry.chain == "c1" and "without a path" in entry.text
     ]
     assert troubles
-    assert len(troubles) <= 3, "it is said where it is new"
+    assert len(troubles) <= 3, "it is reported when it is new"
     decided = [entry for entry in service.journal.entries if entry.chain == "c1" and entry.prediction is not None]
     assert {entry.predictor for entry in decided} == {"reactive"}
     assert {entry.asked for entry in decided} == {"xgboost:/srv/models/old"}

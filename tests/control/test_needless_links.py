@@ -1,4 +1,4 @@
-"""A link that starts after another has ended the chain takes over from no one."""
+"""A link that starts after another has ended the chain has no predecessor to take over from."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mirage.domain.job import JobState
 
 
 def test_what_starts_after_the_end_is_no_handover() -> None:
-    """Pinned, so that it starts before anyone could cancel it."""
+    """Pinned, so that it starts before a cancellation could reach it."""
     stop = FailurePolicies(exit=FailurePolicy(Recovery.STOP))
     asked = chain(48 * HOUR, DoneCondition(), stop, steering=Steering.AUTO)
     cluster = FakeCluster(lambda request: Fate(runtime=HOUR, state=JobState.FAILED, exit_code=3))

@@ -34,7 +34,7 @@ def writer(
     wait: int = HOUR,
     sharing: str = "",
 ) -> Service:
-    """Links that are submitted two hours too early, where steering does not submit them at once."""
+    """Links that are submitted two hours too early, unless steering submits them immediately."""
     cluster = FakeCluster(lambda request: Fate(wait=wait), sharing=sharing)
     return Service(cluster, predictor, chain_=chain(done=LINKS, steering=steering, lead=lead))
 
@@ -240,7 +240,7 @@ def test_a_link_that_started_after_the_one_that_stopped_the_chain_is_cancelled(s
     service = finishing(replace(FINISHES, state=JobState.FAILED, exit_code=3), steering=steering)
     service.cycle(47 * HOUR + 10 * MIN)
     assert service.record.status is ChainStatus.STOPPED
-    assert service.record.links[1].running, "it began before anybody had looked"
+    assert service.record.links[1].running, "it began before the first poll"
     service.cycle(47 * HOUR + 11 * MIN)
     assert service.record.links[1].job_state is JobState.CANCELLED
 
@@ -342,7 +342,7 @@ def test_script_too_long_to_look_first_depends_on_its_predecessor() -> None:
 
 
 def test_script_that_cannot_be_read_is_submitted_as_it_is() -> None:
-    """sbatch has its own word on it."""
+    """sbatch reports it in different words."""
     request = scripted("train\n")
     link = second_link(request=request)
     assert link.batch == replace(request.batch, environment=link.batch.environment)

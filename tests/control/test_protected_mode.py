@@ -58,7 +58,7 @@ class Site:
 
 
 def refusing(hours: float) -> Site:
-    """A site whose Slurm has rejected everything for so long."""
+    """A site whose Slurm has rejected everything for this time."""
     site = Site()
     site.run(HOUR)
     assert len(site.attempts) == 6

@@ -1,4 +1,4 @@
-"""Questions to the predictors: answered while the loop waits, once for all who ask the same."""
+"""Requests to the predictors: answered while the loop waits, one computation for all equal requests."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def guarded(predictor: object) -> Guard:
 
 
 class Asked:
-    """A loop on a cluster that has answered once, and a desk before it."""
+    """A loop on a cluster that has answered one time, and a request queue before it."""
 
     def __init__(self) -> None:
         self.cluster, self.counted, self.commands = FakeCluster(time=1_000, plan=5_000), Counted(), CommandQueue()

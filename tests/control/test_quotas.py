@@ -1,4 +1,4 @@
-"""Quotas: what one user may have stored, and that nobody keeps another out."""
+"""Quotas: how much one user may store, and that no user locks out another."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_stored_bytes_per_user_are_bounded() -> None:
 
 
 def test_totals_keep_no_modest_user_out() -> None:
-    """Greedy users fill the total; whoever is within the share of one still gets in."""
+    """Greedy users fill the total; a user within the share of one is still admitted."""
     quotas = Quotas(chains_per_user=0, chains=10, stored_mb_per_user=0, stored_mb=10)
     full = records("mallory", 10, MB)
     with pytest.raises(QuotaExceeded):

@@ -18,7 +18,7 @@ from mirage.provisioner.rivals import TaggedJobs
 
 
 def copied(service: Service) -> Service:
-    """A second daemon on a copy of the first one's store, on the same cluster."""
+    """A second daemon on a copy of the first daemon's database, on the same cluster."""
     other = Service(service.cluster, chain_=service.record.chain)
     other.store = MemoryStore(service.record)
     other.crash()
@@ -31,7 +31,7 @@ def alive(cluster: FakeCluster, state: JobState) -> list[Job]:
 
 @pytest.mark.parametrize("wait", [0, HOUR])
 def test_two_daemons_on_copies_of_a_store_do_not_go_on_side_by_side(wait: int) -> None:
-    """Both submit the next link before either sees the other's job; where it starts at once, both have begun."""
+    """Both submit the next link before either sees the other's job; if it starts immediately, both have begun."""
     cluster = FakeCluster(lambda request: Fate(wait=wait))
     first = Service(cluster, chain_=chain(2 * HOUR, DoneCondition(links=9)))
     first.cycle(0)
@@ -185,7 +185,7 @@ def test_job_whose_nodes_are_cleaned_up_after_its_end_is_left_alone() -> None:
 
 @pytest.mark.parametrize("cancelled_while_away", [True, False])
 def test_lost_link_whose_job_is_shown_again_is_a_link_again(cancelled_while_away: bool) -> None:
-    """A squeue that leaves out rows: the job ran all the time, and nobody but its chain would end it."""
+    """A squeue that leaves out rows: the job ran all the time, and only its chain would end it."""
     cluster = FakeCluster(lambda request: Fate(wait=0))
     service = Service(cluster, chain_=chain(9 * HOUR, DoneCondition(links=9)))
     for time in (0, MIN, 2 * MIN):

@@ -1,4 +1,4 @@
-"""How many questions Slurm is asked in a cycle, whatever the number of chains and whatever predictors want."""
+"""The number of Slurm queries in a cycle, whatever the number of chains and the predictors' inputs."""
 
 from __future__ import annotations
 

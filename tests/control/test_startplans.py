@@ -1,4 +1,4 @@
-"""Slurm's plans: how often it is asked, whose turn it is, and what is known where there is no plan."""
+"""Slurm's planned starts: how often they are read, for which job, and the forecast where there is no plan."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BUDGET = PlanBudget(per_cycle=1, period=600, kept=3_600)
 
 @dataclass
 class Estimator:
-    """Answers an hour after each question, or raises."""
+    """Answers an hour after each query, or raises."""
 
     raises: MirageError | None = None
     gives: int | None = None
@@ -92,7 +92,7 @@ def test_questions_of_people_take_no_turn_of_a_chain() -> None:
     assert plans.of(other, 30, queued=False).status is PlanStatus.NOT_ASKED
     assert plans.of(second, 30).is_known
     plans.next_cycle(60)
-    assert plans.of(other, 60, queued=False).is_known, "nobody else has a turn now"
+    assert plans.of(other, 60, queued=False).is_known, "no chain has a turn now"
 
 
 @pytest.mark.parametrize(

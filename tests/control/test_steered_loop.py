@@ -1,4 +1,4 @@
-"""A successor in the queue is held until it is wanted, and the decision stays open until it starts."""
+"""A successor in the queue is held until it is due, and the decision stays open until it starts."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ def test_a_pending_link_is_told_with_slurms_reason() -> None:
 @pytest.mark.parametrize("policy", [HandoverPolicy.ON_START, HandoverPolicy.WHEN_READY])
 @pytest.mark.parametrize("wait", [0, 5 * HOUR], ids=["idle", "busy"])
 def test_auto_pins_a_service_and_lets_it_go_shortly_before_the_end(policy: HandoverPolicy, wait: int) -> None:
-    """It starts then, and the predecessor makes way: both run for its grace."""
+    """It starts then, and the predecessor exits: both run for its grace period."""
     grace = Handover(policy, WarnSignal("TERM", 2 * MIN))
     asked = chain(done=DoneCondition(links=3), steering=Steering.AUTO, handover=grace)
     service = Service(FakeCluster(lambda request: Fate(wait=wait)), chain_=asked)
@@ -250,7 +250,7 @@ def test_auto_pins_a_service_and_lets_it_go_shortly_before_the_end(policy: Hando
 
 
 def test_auto_lets_short_links_go_a_tenth_of_their_limit_before_the_end() -> None:
-    """Else each would start with its predecessor, which would make way at once."""
+    """Otherwise each would start with its predecessor, which would exit immediately."""
     short = chain(10 * MIN, steering=Steering.AUTO, handover=Handover(HandoverPolicy.ON_START))
     assert short.release_lead == MIN
     assert replace(short, handover=Handover(HandoverPolicy.OVERLAP)).release_lead == 0

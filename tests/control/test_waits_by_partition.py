@@ -1,4 +1,4 @@
-"""Waits come from the successor's partition alone, whoever predicts and wherever they are kept."""
+"""Waits come from the successor's partition alone, whichever predictor uses them and wherever they are kept."""
 
 from __future__ import annotations
 

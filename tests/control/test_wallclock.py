@@ -1,4 +1,4 @@
-"""Real time: clocks, the pace of questions, and waits that commands cut short."""
+"""Real time: clocks, the rate of queries, and waits that commands cut short."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def pace(interval: int = 60, **settings) -> Pace:
 
 
 class Listening(CommandQueue):
-    """Tells a test when the loop has begun to wait."""
+    """Notifies a test when the loop has begun to wait."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -189,7 +189,7 @@ def test_the_waiting_thread_shows_that_it_is_alive() -> None:
 
 
 def test_the_clock_set_back_does_not_lengthen_a_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An hour back while it waits for its next look."""
+    """The clock goes back an hour while it waits for its next poll."""
     clock = AcceleratedClock(time.time(), 100_000)
     commands = Listening()
     thread = waited(WallTicks(clock, pace(FOREVER), commands), clock.now() + 100_000)

@@ -95,7 +95,7 @@ class Watch:
 
 
 def attended(turns: Turns, watch: Watch, records: list[ChainRecord], seconds: float) -> list[str]:
-    """The chains decided in a cycle in which each of mallory's takes so long, others' none."""
+    """The chains decided in a cycle in which each of mallory's takes this long, others' no time."""
     turns.begin_cycle()
     names = []
     for record, granted in turns.attend(records):
@@ -152,7 +152,7 @@ def test_loop_chain_left_out_says_so_once_and_is_decided_later() -> None:
         said |= {name for name, text in loop.status.explained.items() if "later cycle" not in text}
     assert len(said) == 3
     texts = [(entry.chain, entry.text) for entry in journal.entries if entry.prediction is None]
-    assert len(texts) == len(set(texts)), "what was said before is not said again"
+    assert len(texts) == len(set(texts)), "an earlier report is not repeated"
 
 
 def test_queue_one_user_floods_others_commands_are_taken_at_once() -> None:

@@ -1,4 +1,4 @@
-"""Daemons as processes of their own, for tests: start, listen, signal."""
+"""Daemons as separate processes, for tests: start, listen, signal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).resolve().parent
 PATIENCE = 120.0
-"""Seconds after which a test gives up; nothing is asserted about how long things take."""
+"""Seconds after which a test fails; nothing is asserted about how long things take."""
 
 
 def wait_until(holds: Callable[[], object], what: str) -> None:
@@ -137,7 +137,7 @@ class Daemon:
 
 
 class Manager:
-    """What systemd hears."""
+    """The receiver of the daemon's notifications to systemd."""
 
     def __init__(self, path: Path) -> None:
         self.path = str(path)

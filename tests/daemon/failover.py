@@ -25,7 +25,7 @@ LEASE = 45
 
 
 def measured(server: PostgresServer, folder: Path, rng: random.Random) -> float:
-    """One fail-over."""
+    """Return the seconds of one failover."""
     with Heads(folder, server.new_database(f"heads_{os.getpid()}_{folder.name}"), lease=LEASE, rate=1) as heads:
         heads.add_chain(links=2, paused=True)
         heads.slurm.fault("sbatch", Fault.HANG)

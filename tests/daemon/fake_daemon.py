@@ -2,7 +2,7 @@
 
 The cluster's state is a file in DIRECTORY. Files next to it are what a test asks for:
 
-- ``down``: the controller does not answer          - ``bug``: a snapshot raises what nobody expects
+- ``down``: the controller does not answer          - ``bug``: a snapshot raises an unexpected error
 - ``die-before-submit``, ``die-after-submit``: the daemon is killed there, once
 - ``die-after-save``: it is killed right after the submission is stored, once
 - ``end-api``: the thread that answers people ends, once
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class LastingCluster(FakeCluster):
-    """Every job starts at once and runs to its limit; all jobs are in a file."""
+    """Every job starts immediately and runs to its limit; all jobs are in a file."""
 
     folder: Path = Path()
     clock: AcceleratedClock = field(default=AcceleratedClock(0, 1))

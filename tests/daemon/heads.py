@@ -36,7 +36,7 @@ LEASE = 4
 
 
 class Head:
-    """A daemon of its own name, directories and socket."""
+    """A daemon with separate name, directories and socket."""
 
     def __init__(self, site: Site, name: str, url: str, lease: int) -> None:
         self.site, self.name = site, name
@@ -76,7 +76,7 @@ class Head:
             self.process = None
 
     def call(self, method: str, path: str) -> tuple[int, Any]:
-        """Raises ``OSError`` where nobody answers."""
+        """Raises ``OSError`` where no process listens."""
         with contextlib.closing(http.client.HTTPConnection("localhost", timeout=60)) as connection:
             connection.sock = socket.socket(socket.AF_UNIX)
             connection.sock.connect(str(self.socket))
@@ -178,7 +178,7 @@ class Heads(contextlib.AbstractContextManager["Heads"]):
         assert [job.tag for job in jobs] == [f"mirage:svc:{n}" for n in range(1, links + 1)], self.first.log
         assert [job.job_id for job in jobs] == [link.job_id for link in record.links]
         told = {line.entry.link for line in self.store.journal.read(ChainId("svc"), limit=1_000)}
-        assert told >= set(range(1, links + 1)), "the journal tells of each link"
+        assert told >= set(range(1, links + 1)), "the journal reports each link"
 
     def finish(self, links: int) -> None:
         wait_until(lambda: self.record().over, f"the end of the chain: {self.second.log}")

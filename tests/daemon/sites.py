@@ -106,7 +106,7 @@ class Site:
 def running_site(
     folder: Path, past: int = 0, prepare: Callable[[Site], None] = lambda site: None
 ) -> Iterator[Site]:
-    """``prepare`` is called before the clock runs, which then catches up with ours at once."""
+    """``prepare`` is called before the clock runs, which then catches up with ours immediately."""
     made = Site(folder, past)
     with made.slurm:
         prepare(made)

@@ -35,7 +35,7 @@ def test_units_speak_to_the_daemon_as_it_listens(file: Path) -> None:
     service = read_unit(file)["Service"]
     assert service["Type"] == "notify"
     assert service["ExecReload"] == "/bin/kill -HUP $MAINPID"
-    assert int(service["WatchdogSec"]) >= 3 * 30 + 30, "three questions that time out are no reason to be killed"
+    assert int(service["WatchdogSec"]) >= 3 * 30 + 30, "three queries that time out are no reason to be killed"
 
 
 def test_the_daemon_works_in_an_empty_directory() -> None:
@@ -82,7 +82,7 @@ def test_with_the_drop_in_the_service_may_start_sudo() -> None:
     for name in ("NoNewPrivileges", *IMPLY_NO_NEW_PRIVILEGES.split()):
         assert unit["Service"].get(name, "no") in ("no", ""), name
     assert unit["Service"]["CapabilityBoundingSet"] == "~", "sudo changes users and groups, and writes its audit"
-    assert unit["Service"]["ProtectSystem"] == "strict", "what hinders nobody stays"
+    assert unit["Service"]["ProtectSystem"] == "strict", "restrictions that hinder no feature stay"
 
 
 def test_systemd_accepts_the_drop_in(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def heads(tmp_path: Path, url: str) -> Iterator[Heads]:
 
 @pytest.mark.parametrize("kind", [Fault.HANG, Fault.LATE, Fault.LOSE_ANSWER_AND_HANG], ids=lambda kind: kind.name)
 def test_a_leader_killed_in_the_middle_of_a_submission(heads: Heads, kind: Fault) -> None:
-    """The submission never arrives, arrives when another leads, or has arrived and nobody heard the answer."""
+    """The submission never arrives, arrives when another leads, or has arrived without its answer."""
     heads.slurm.slowness = 2.0 * LEASE
     heads.slurm.fault("sbatch", kind)
     heads.add_chain(links=2, paused=True)
@@ -93,7 +93,7 @@ def test_a_database_that_goes_away_and_comes_back(heads: Heads, postgres: Postgr
     wait_until(lambda: heads.record().head, "the first link")
     postgres.stop()
     wait_until(lambda: not heads.first.leads(), "the end of its estimate")
-    assert not heads.second.leads(), "nobody knows who leads, so nobody does"
+    assert not heads.second.leads(), "without the database no daemon leads"
     postgres.start()
     wait_until(lambda: heads.first.leads() or heads.second.leads(), "a leader")
     heads.finish(links=2)

@@ -79,7 +79,7 @@ def each_link(site: Site) -> Iterator[Job]:
 
 
 def slurms(site: Site, seconds: int) -> None:
-    """So much of Slurm's time passes."""
+    """Let this much of Slurm's time pass."""
     until = site.slurm.now() + seconds
     wait_until(lambda: site.slurm.now() >= until, f"{seconds} s")
 
@@ -143,7 +143,7 @@ def test_the_controller_goes_away_during_each_link(site: Site, seconds: int) -> 
 
 
 def test_accounting_goes_away_while_each_link_ends(site: Site) -> None:
-    """The controller forgets an ended job within a minute: nothing tells how it ended until accounting is back."""
+    """The controller forgets an ended job within a minute: until accounting is back its end is unknown."""
     site.slurm.min_job_age = 1
     with site.daemon() as daemon:
         for job in each_link(site):

@@ -1,4 +1,4 @@
-"""A daemon that has just been started: what it tells before it has seen Slurm, and what it knows of the past."""
+"""A daemon that was just started: what it reports before its first snapshot, and what it knows of the past."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def crowd(site: Site) -> None:
 
 
 def test_a_fresh_daemon_predicts_from_what_accounting_knows(tmp_path: Path) -> None:
-    """All those jobs have ended before it is started: no look at the queue can tell of their waits."""
+    """All those jobs have ended before it is started: no snapshot can show their waits."""
     with running_site(tmp_path, 14 * HOUR, crowd) as site:
         wait_until(lambda: not site.slurm.live(), "the end of the last job")
         waits = np.array([job.start - job.submit for job in site.slurm.jobs()])

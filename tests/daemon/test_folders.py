@@ -21,7 +21,7 @@ KEY = "service.state"
 
 @pytest.fixture
 def shared(tmp_path: Path) -> Path:
-    """As /var/tmp."""
+    """A directory with the mode of /var/tmp."""
     folder = tmp_path / "var-tmp"
     folder.mkdir()
     folder.chmod(0o1777)

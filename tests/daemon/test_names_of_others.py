@@ -1,4 +1,4 @@
-"""A login name that is given to another person: nothing of the former one's comes along."""
+"""A login name that is given to another person: nothing of the former owner remains."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Site:
             assert not self.supervisor.failures
 
     def enters(self, session: Session) -> str:
-        """Who is admitted over the network with this proof; empty: nobody."""
+        """The user who is admitted over the network with this proof; empty: none."""
         try:
             return self.gate._caller(session, "token").name
         except NotPermitted:
@@ -148,7 +148,7 @@ def test_user_who_has_gone_comes_in_no_more_until_the_database_knows_them_again(
     kept = Session("alice", Scope.OPERATE)
     assert site.enters(kept) == "alice"
     uid = site.users.pop("alice")
-    assert site.enters(kept) == "alice", "a database that is away for a moment keeps nobody out"
+    assert site.enters(kept) == "alice", "a short outage of the database locks out no user"
     site.holders._checked.clear()
     assert site.enters(kept) == ""
     assert site.gate._peer(Peer(uid, "alice")).name == "alice", "the kernel knows"
@@ -173,7 +173,7 @@ def test_name_that_stands_for_two_users_is_neithers(site: Site) -> None:
 
 
 def test_names_that_this_machine_does_not_know_are_compared_with_nothing(site: Site) -> None:
-    """A container has no users but its own; Slurm's tokens and an administrator's name people all the same."""
+    """A container has only its users; Slurm's tokens and an administrator's name people all the same."""
     assert site.enters(Session("carol", Scope.READ)) == "carol"
     site.users["carol"] = 1_009
     site.holders._checked.clear()

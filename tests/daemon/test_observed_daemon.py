@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def heard() -> Iterator[tuple[str, list[dict]]]:
-    """A web server's address and what it was told."""
+    """A web server's address and the requests it received."""
     told: list[dict] = []
 
     class Handler(BaseHTTPRequestHandler):

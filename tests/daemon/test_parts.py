@@ -346,7 +346,7 @@ def test_supervisor_error_of_one_chain_is_no_failed_cycle(
         assert len(told) == cycle + 1
         assert service.store.journal.unsaved == 0
     named = [r.fields for r in caplog.records if getattr(r, "fields", {}).get("kind") == "chain-failed"]
-    assert named == [{"kind": "chain-failed", "chain": "bad"}] * 1, "said when it is new"
+    assert named == [{"kind": "chain-failed", "chain": "bad"}] * 1, "reported when it is new"
     counted = service.watching.meters.registry.get_sample_value
     assert counted("mirage_chain_failures_total") > 0
     assert counted("mirage_cycles_total", {"result": "ok"}) == 5
@@ -375,7 +375,7 @@ def test_a_clock_that_jumps_is_said_and_breaks_nothing(
 
 
 def test_memory_and_files_stay_level_over_thousands_of_cycles(service: Service, cluster: FakeCluster) -> None:
-    """Links of an hour, a look a minute: the first thousand cycles fill what is to be filled."""
+    """Links of an hour, a poll each minute: the first thousand cycles fill what is to be filled."""
     service.store.chains.save(ChainRecord(chain(3_600, DoneCondition(exit_code=None))))
     supervisor, sizes = Supervisor(service), []
     for cycle in range(4_000):

@@ -1,4 +1,4 @@
-"""The daemon as a process: signals, reload, one instance, deaths and what systemd hears."""
+"""The daemon as a process: signals, reload, one instance, deaths and notifications to systemd."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_systemd_hears_of_everything(folder: DaemonFolder, tmp_path: Path) -> No
     heard = [message.partition("=")[0] for message in manager.heard]
     assert heard.index("READY") < heard.index("RELOADING") < heard.index("STOPPING")
     (told, *_) = [message for message in manager.heard if message.startswith("STATUS=")]
-    assert told.startswith("STATUS=cycle 1; chains: 1 "), "systemd tells all users, so nothing about one chain"
+    assert told.startswith("STATUS=cycle 1; chains: 1 "), "all users see it, so nothing about one chain"
     (reloading,) = [message for message in manager.heard if message.startswith("RELOADING=1")]
     assert reloading.partition("MONOTONIC_USEC=")[2].isdigit()
 
@@ -284,7 +284,7 @@ def test_questions_are_answered_while_the_loop_waits(folder: DaemonFolder) -> No
 
 
 def test_a_command_is_not_left_hanging_when_the_daemon_ends(folder: DaemonFolder) -> None:
-    """Asked after the last cycle: the one who asked is told."""
+    """A command after the last cycle still gets an answer."""
     from mirage.control.commands import CommandQueue
     from mirage.daemon.process import _close
     from mirage.domain.chain import ChainId

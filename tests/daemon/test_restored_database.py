@@ -310,7 +310,7 @@ def test_restored_database_of_another_tool_is_declared(site: Site) -> None:
     site.cycle_until_links(3)
     (site.folder / "transactions").unlink()
     site.restore(site.folder / "copy.db")
-    assert site.settled, "nothing tells it"
+    assert site.settled, "nothing shows it"
     site.service.close()
     declare_restored(site.url)
     site.start()

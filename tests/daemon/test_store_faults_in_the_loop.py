@@ -1,4 +1,4 @@
-"""The store goes away in the middle of things, repeatedly: what was decided is stored first or not done."""
+"""The database fails repeatedly within a cycle: a decision is stored first or not executed."""
 
 from __future__ import annotations
 

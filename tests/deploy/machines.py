@@ -22,7 +22,7 @@ PATIENCE_S = 120.0
 
 @dataclass(frozen=True)
 class Machine:
-    """A running one; commands are root's unless told."""
+    """A running one; commands run as root by default."""
 
     name: str
 
@@ -57,7 +57,7 @@ def started(packages: str) -> Iterator[Machine]:
     mounts = [word for place in ("/run", "/run/lock") for word in ("--tmpfs", place)]
     rights = ["--cap-add=SYS_ADMIN", "--security-opt=seccomp=unconfined", "--security-opt=apparmor=unconfined"]
     groups = "/sys/fs/cgroup/systemd"
-    if Path(groups).exists():  # the first version's; of the second the engine gives each container its own
+    if Path(groups).exists():  # the first version's; with the second the engine gives each container one
         mounts += ["-v", f"{groups}:{groups}:rw"]
     machine = Machine(f"mirage-machine-{os.getpid()}")
     docker("run", "-d", "--name", machine.name, *rights, *mounts, image.strip().splitlines()[-1])

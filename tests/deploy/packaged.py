@@ -51,7 +51,7 @@ def check_installed(machine: Machine) -> None:
 
 
 def check_started(machine: Machine) -> None:
-    """``start`` returns once the daemon has said that it is ready; all users may ask it."""
+    """``start`` returns after the daemon has reported that it is ready; all users may query it."""
     machine.run(f"printf '{SIMULATED}' >/etc/mirage/conf.d/site.toml && systemctl enable --now mirage")
     told = machine.run("systemctl show mirage -p Type,User,ActiveState,SubState,StatusText,WatchdogUSec,NRestarts")
     about = dict(line.split("=", 1) for line in told.splitlines())
@@ -92,7 +92,7 @@ def main_process(machine: Machine) -> str:
 
 
 def check_gone(machine: Machine) -> None:
-    """The daemon and its programs; the store stays."""
+    """Remove the daemon and its programs; the database stays."""
     assert machine.tries("systemctl is-active mirage").stdout == "inactive\n"
     assert machine.tries("ls /opt/mirage /usr/bin/mirage").stdout == ""
     machine.run("test -s /var/lib/mirage/mirage.db")

@@ -1,7 +1,7 @@
 """The rpm by dnf, on a machine whose rpm database is empty: installed, used, upgraded, removed.
 
 Of a Red Hat release there is only its package manager here: the machine is a Debian under systemd, and what the
-package asks for is said to be there by a stub, since Debian's own packages are in another database. ``make
+package requires is provided by a stub, since Debian's packages are in another database. ``make
 package-test`` runs it, on the files that are in the deb.
 """
 

@@ -13,5 +13,5 @@ sys.path.insert(0, str(ROOT / "docs" / "site"))
 
 @pytest.fixture(scope="session")
 def root() -> Path:
-    """The repository."""
+    """Return the root directory of the repository."""
     return ROOT

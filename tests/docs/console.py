@@ -1,4 +1,4 @@
-"""What a document tells to type, and what it shows as the answer."""
+"""The commands that a document shows, and the output that it shows for them."""
 
 from __future__ import annotations
 

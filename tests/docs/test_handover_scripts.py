@@ -1,4 +1,4 @@
-"""The scripts of the documents lose nothing: warned, killed, replaced while somebody asks."""
+"""The scripts of the documents lose nothing: warned, killed, replaced while a client sends requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PATIENCE = 120.0
-"""Seconds after which a test gives up; nothing is asserted of them."""
+"""Seconds after which a test fails; nothing is asserted of them."""
 
 
 class Batch:

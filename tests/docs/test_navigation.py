@@ -1,4 +1,4 @@
-"""Whoever adds a page adds one line to the navigation, and is told so."""
+"""A new page needs one line in the navigation; the test names the missing line."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def site(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built once, into a directory of its own; fails with what mkdocs has said."""
+    """Built one time, into a separate directory; fails with the output of mkdocs."""
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "-f", str(root / "mkdocs.yml"), "-d", str(folder)]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}

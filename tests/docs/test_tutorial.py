@@ -1,4 +1,4 @@
-"""What the tutorial tells to type is typed: here on the demo, in ``tests/live`` on a real Slurm."""
+"""The commands of the tutorial run: here on the demo, in ``tests/live`` on a real Slurm."""
 
 from __future__ import annotations
 

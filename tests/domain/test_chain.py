@@ -43,7 +43,7 @@ def test_the_objective_by_hand() -> None:
     st.floats(0.1, 10),
 )
 def test_the_critical_level_is_the_cheapest_quantile(starts: list[int], e_i: float, e_o: float) -> None:
-    """No other end to aim at has a lower mean cost over these starts."""
+    """No other planned end has a lower mean cost over these starts."""
     weights = Weights(e_i, e_o)
 
     def cost(end: int) -> float:
@@ -90,7 +90,7 @@ def test_outcomes_join_neighbours_that_ran() -> None:
         chain(),
         (
             link(1, LinkState.ENDED, 0, 100),
-            link(2, LinkState.ENDED),  # cancelled while pending: no handover of its own
+            link(2, LinkState.ENDED),  # cancelled while pending: no separate handover
             link(3, LinkState.ENDED, 130, 200),
             link(4, LinkState.RUNNING, 180, 300),
             link(5, LinkState.PENDING),

@@ -1,4 +1,4 @@
-"""Stored links whose job IDs no job can have: they hurt no other chain, and their own continues."""
+"""Stored links whose job IDs no job can have: they hurt no other chain, and their chain continues."""
 
 from __future__ import annotations
 

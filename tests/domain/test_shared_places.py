@@ -39,7 +39,7 @@ def test_surplus_is_the_oldest_of_the_heaviest_users(held: list[tuple[str, int]]
     sizes = {user: sum(size for other, size in kept if other == user) for user in "abcdef"}
     for position in lost:
         user, _ = held[position]
-        assert sizes[user] + 50 >= max(sizes.values()), "nobody keeps much more than who lost some"
+        assert sizes[user] + 50 >= max(sizes.values()), "no user keeps much more than a user who lost some"
         assert all(earlier in lost for earlier in range(position) if held[earlier][0] == user)
     if sum(size for _, size in held) <= most:
         assert not lost

@@ -1,4 +1,4 @@
-"""Recorded waits: nothing of the future is in what is known, and the scores are what plain loops say."""
+"""Recorded waits: known values contain nothing of the future, and the scores equal those of plain loops."""
 
 from __future__ import annotations
 

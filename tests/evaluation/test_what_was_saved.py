@@ -1,4 +1,4 @@
-"""What handovers are said to have saved, against submissions at the ends on a copy of the cluster."""
+"""The reported savings of handovers, against submissions at the ends on a copy of the cluster."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TICK, DAY = 600, 86_400
 
 
 def test_true_waits_lie_where_they_are_said_to_lie() -> None:
-    """Two seeds with queues of hours. Sums: a link starts at once or much later, seldom at the median."""
+    """Two seeds with queues of hours. Sums: a link starts immediately or much later, seldom at the median."""
     found = [each for seed in (1, 2) for each in appraised(seed, 8 * DAY)]
     assert len(found) >= 12
     true = sum(wait for _, wait in found)

@@ -1,11 +1,11 @@
-"""``FakeSlurm``: Slurm's commands on PATH with our simulator behind them, and faults on demand.
+"""``FakeSlurm``: Slurm's commands on PATH with our simulator behind them, and failures on demand.
 
     with FakeSlurm(directory) as slurm:
         commands = Commands(slurm.environment("alice"))
         slurm.advance(3600)
         slurm.fault("sbatch", Fault.LOSE_ANSWER)
 
-The commands are real processes that speak to a thread of this one; several may run at once, from any process.
+The commands are real processes that speak to a thread of this one; several may run in parallel, from any process.
 A job's script says with a line ``#FAKE runs=60 exit=3`` what it does; without, it runs into its limit.
 """
 
@@ -105,14 +105,14 @@ class FakeSlurm:
     down: bool = False
     """Whether the controller is unreachable for every command but sacct."""
     canceller: str = " by 1001"
-    """What accounting tells of who cancelled jobs; nothing after a restart of the controller."""
+    """Accounting's text about who cancelled jobs; empty after a restart of the controller."""
     accounting_down: bool = False
     """Whether slurmdbd is unreachable."""
     operators: tuple[str, ...] = ()
     """Users who may change the jobs of all."""
     slowness: float = 1.0
     told: dict[tuple[str, str], str] = field(default_factory=dict)
-    """What further questions are answered, by command and subject, such as ("scontrol", "config")."""
+    """The output of further queries, by command and subject, such as ("scontrol", "config")."""
     calls: list[Call] = field(default_factory=list)
     """Every call since the start."""
 
@@ -192,7 +192,7 @@ class FakeSlurm:
     # What the tests do behind Mirage's back
 
     def fault(self, command: str, kind: Fault, times: int = 1) -> None:
-        """The next calls of ``command`` go wrong so, after those for which it was said before."""
+        """The next calls of ``command`` fail in this way, after those for which a failure was set before."""
         self._faults[command].extend([kind] * times)
 
     def job(self, job_id: int) -> Job:
@@ -263,7 +263,7 @@ class FakeSlurm:
             return  # the client was killed meanwhile
 
     def _answer(self, call: Call, fault: Fault | None) -> Answer | None:
-        """``None``: never."""
+        """Return the output of the command; ``None``: it never answers."""
         if fault is Fault.HANG:
             return None
         instead = _INSTEAD.get(fault) if fault else None
@@ -318,7 +318,7 @@ TOO_MANY = Answer(
 
 
 def unreachable(command: str) -> Answer:
-    """What the commands say when nobody listens (as recorded on 22.05)."""
+    """The commands' errors when no controller answers (as recorded on 22.05)."""
     reason = "Unable to contact slurm controller (connect failure)"
     said = {
         "squeue": f"slurm_load_jobs error: {reason}",

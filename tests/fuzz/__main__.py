@@ -16,7 +16,7 @@ from targets import TARGETS
 
 
 def main() -> int:
-    """Exit code 1 where a fault was found; the seed with which it comes again is told."""
+    """Return exit code 1 if an error was found; the output names the seed that reproduces it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="for all of them together")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 31))

@@ -1,4 +1,4 @@
-"""What anybody can send to the API before it is known who asks, and what those who are known send."""
+"""What clients can send to the API before authentication, and what authenticated ones send."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _piece(text: str) -> str:
 
 
 def unsigned(head: str) -> None:
-    """Whoever does not hold the key gets no further than this, with whatever head."""
+    """A client without the key gets no further than this, whatever headers it sends."""
     token = f"{_piece(head)}.{_piece(json.dumps(CLAIMS))}.AAAA"
     assert TOKENS.read(token) is None
     assert SESSIONS.read(token) is None

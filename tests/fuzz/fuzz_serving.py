@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def in_loop(work: Callable[[OwnGateway, Any], Coroutine[Any, Any, None]]) -> Callable[[Any], None]:
-    """Tried on the gateway; what its loop has to report is a fault."""
+    """Tried on the gateway; an exception that its event loop reports is a failure."""
 
     def read(given: Any) -> None:
         own = own_gateway()
@@ -43,7 +43,7 @@ async def http(own: OwnGateway, sent: bytes) -> None:
 
 
 async def http_with_workers(own: OwnGateway, sent: bytes) -> None:
-    """The same where each request is answered at once."""
+    """The same where each request is answered immediately."""
     seats = {"cpu": {"scale": SCALE}, "server": {"chat": CHAT}}
     workers = [(name, *await own.worker(name, models)) for name, models in seats.items()]
     answering = [asyncio.ensure_future(answer(worker)) for _, worker, _ in workers]
@@ -91,7 +91,7 @@ async def frames(own: OwnGateway, headers: Any) -> None:
 
 
 async def greeting(own: OwnGateway, sent: bytes) -> None:
-    """From whoever finds the port."""
+    """From any client that finds the port."""
     own.gate.expect("cpu", "secret", {})
     worker = await own.connect()
     worker.writer.write(sent)

@@ -1,4 +1,4 @@
-"""What the store holds, where a disk or a person has changed it since: rows, documents in them, snapshots."""
+"""The content of the database after a disk or a person changed it: rows, documents in them, snapshots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is fuzzed, and what counts as a fault.
+"""What is fuzzed, and what counts as a failure.
 
 A target is one reader with input that it takes. Whatever is done to that input, the reader answers or raises an
 error that it promises, in bounded time and memory. A target's own input is taken without an error: one that
@@ -34,7 +34,7 @@ MOST_MEMORY = 1 << 29
 SHOWN = 2_000
 """Characters of an input in a report."""
 ROUND = 25
-"""Examples between two looks at the clock of a run that is bounded by time."""
+"""Examples between two checks of the clock in a run that is bounded by time."""
 
 
 class Exhausts(BaseException):
@@ -63,7 +63,7 @@ class Target:
         return mutation.changed_document(chance, self.corpus)
 
     def check(self, given: Any) -> None:
-        """Read one changed input; an ``AssertionError`` or what the reader must not raise is a fault."""
+        """Read one changed input; an ``AssertionError`` or an unexpected error of the reader is a failure."""
         with bounded():
             try:
                 self.read(given)
@@ -95,7 +95,7 @@ def bounded() -> Iterator[None]:
 
 
 def fuzz(target: Target, examples: int, seed: int) -> None:
-    """Read ``examples`` changed inputs; raises what a fault raised, on the smallest input found."""
+    """Read ``examples`` changed inputs; raises the error of a failure, on the smallest input found."""
 
     @seeded(seed)
     @settings(

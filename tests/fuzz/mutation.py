@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 MOST_EDITS = 4
 LONGEST = 1 << 16
-"""Bytes or letters: enough for every fault of form, and no example takes long to make."""
+"""Bytes or letters: enough for every kind of malformed input, and each example takes little time to make."""
 
 WORDS = (
     *("", "0", "-1", "-0", "1e309", "NaN", "inf", "1_0", "0x1", "٣", "²", "9" * 30, "9" * 5_000, "1.5", "+7"),
@@ -99,7 +99,7 @@ def changed_text(chance: Random, corpus: Sequence[str], words: Sequence[str] = (
 
 
 def changed_bytes(chance: Random, corpus: Sequence[bytes], words: Sequence[bytes] = ()) -> bytes:
-    """The same of bytes."""
+    """The same mutations for bytes."""
     return _edited(chance, chance.choice(corpus), (*_BYTES, *words), lambda: bytes((chance.randrange(256),)))
 
 

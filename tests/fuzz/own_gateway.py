@@ -115,7 +115,7 @@ class Worker:
 
 
 class OwnGateway:
-    """In a loop of its own, which runs only while something is tried."""
+    """In a separate event loop, which runs only while something is tried."""
 
     def __init__(self, folder: Path) -> None:
         logging.getLogger("uvicorn.error").addHandler(logging.NullHandler())
@@ -156,7 +156,7 @@ class OwnGateway:
         assert not raised, raised
 
     async def connect(self) -> Worker:
-        """Somebody at the gate, who has shown nothing."""
+        """A client at the gate that has sent no key."""
         host, _, port = self.gate.address.partition(":")
         return Worker(*await asyncio.open_connection(host, int(port)))
 

@@ -59,7 +59,7 @@ ELSEWHERE = {
     "mirage_encoders.export": "a graph that was made a moment before",
     "mirage_xgboost.training": "a booster that was trained a moment before",
 }
-"""Modules none of whose readers are fuzzed, and why not. A reason that is no longer needed is a fault as well."""
+"""Modules none of whose readers are fuzzed, and why not. A reason that is no longer needed fails as well."""
 
 
 class Reader(NamedTuple):

@@ -17,7 +17,7 @@ MANY_DIGITS = "9" * 5_000
 """More than ``int`` takes."""
 
 DEEP = "[" * 3_000
-"""More than ``json`` takes before it gives up with ``RecursionError``."""
+"""Deeper than ``json`` reads: it raises ``RecursionError``."""
 SWF_ROW = "1 0 5 100 8 -1 -1 8 200 -1 1 3 1 -1 1 -1 -1 -1\n"
 BEYOND = 10**20
 """More than a column of 64 bits holds."""

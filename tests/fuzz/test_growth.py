@@ -1,4 +1,4 @@
-"""Reading takes time in proportion to the text: a line of thousands of equal signs holds nobody up."""
+"""Reading takes time in proportion to the text: a line of thousands of equal signs delays no reader."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ BY_NAME = {
 
 
 def lengthened(target: Target, piece: str) -> list[object]:
-    """Texts full of a piece: alone, after a text that the reader takes, and within it."""
+    """Texts full of a fragment: alone, after a text that the reader takes, and within it."""
     right = target.corpus[0]
     text = right if isinstance(right, str) else right.decode("latin-1")
     many = piece * (LENGTH // len(piece))

@@ -1,6 +1,6 @@
 """The shape of the house: what is long, who imports whom, and that nothing stands there unused.
 
-What is let off stands in a table here with its reason, and a reason that no longer applies is a fault as well.
+What is let off stands in a table here with its reason, and a reason that no longer applies fails as well.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ STARTED = {
     "mirage.cli.man": "make man",
     "mirage.store.migrations.env": "Alembic runs it",
 }
-"""Modules that nobody imports, and who starts them."""
+"""Modules without importers, and who starts them."""
 
 FOUND_IN_A_FOLDER = ("mirage.store.migrations.versions.",)
 """Alembic looks for its versions in their directory."""
@@ -71,7 +71,7 @@ TESTBED_USES = {
     "mirage.domain.link",
     "mirage.store.opening",
 }
-"""What the programs on a real Slurm may take from Mirage: an asker's load, small models, and what is stored."""
+"""Modules that programs on a real Slurm may take from Mirage: load clients, small models, and stored data."""
 
 
 def test_no_file_is_longer_than_one_reads_and_no_function_than_one_sees() -> None:
@@ -119,7 +119,7 @@ def _entries() -> set[str]:
 
 
 def _named_in(source: Source) -> set[str]:
-    """Modules that a registry names by texts such as ``orderings.plain:Fifo``, in its own package or whole."""
+    """Modules that a registry names by texts such as ``orderings.plain:Fifo``, in its package or whole."""
     package = source.name if source.path.name == "__init__.py" else source.name.rpartition(".")[0]
     texts = {text.partition(":")[0] for text in source.texts}
     return texts | {f"{package}.{text}" for text in texts}

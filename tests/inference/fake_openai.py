@@ -96,7 +96,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, *_: object) -> None:
-        """Nobody reads it."""
+        """Write no access log."""
 
 
 if __name__ == "__main__":

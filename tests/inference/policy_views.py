@@ -25,7 +25,7 @@ Pairs = list[tuple[int, int]]
 def timed_cases(
     draw: st.DrawFn, *, most_requests: int = 12, share: bool = True
 ) -> tuple[RequestTable, UnitSystem, CostTable]:
-    """Requests with deadlines that can and cannot be kept, of several weights; pieces with energies."""
+    """Requests with deadlines that can and cannot be kept, of several weights; segments with energies."""
     requests, system, costs = draw(cases(most_requests=most_requests, share=share))
     count, shape = len(requests), costs.seconds.shape
     patience = draw(st.lists(st.integers(1, 200), min_size=count, max_size=count))
@@ -53,13 +53,13 @@ def views(draw: st.DrawFn) -> SystemView:
 
 
 def remaining(view: SystemView, piece: int) -> float:
-    """Seconds to the end of the model, each piece on the kind that is fastest for it."""
+    """Seconds to the end of the model, each segment on the kind that is fastest for it."""
     end = int(view.costs.first[np.searchsorted(view.costs.first, piece, side="right")])
     return float(np.nanmin(view.costs.seconds[piece:end], axis=1).sum())
 
 
 def seconds(view: SystemView, row: int, unit: int) -> float:
-    """Of a ready request's next piece; infinity where the unit cannot run it."""
+    """Of a ready request's next segment; infinity where the unit cannot run it."""
     found = view.costs.seconds[view.piece[row], view.system.kind[unit]]
     return float(found) if found == found else np.inf  # noqa: PLR0124 (NaN)
 
@@ -78,7 +78,7 @@ def in_order(view: SystemView, key: Callable[[int], object]) -> list[int]:
 
 
 def assigned(view: SystemView, order: list[int], bandwidth: float = np.inf) -> Pairs:
-    """Each in turn where its piece ends first, of the units that are free, while less than this is wanted."""
+    """Each in turn where its segment ends first, of the units that are free, up to this load."""
     pairs, free, wanted = [], free_units(view), float(sum(view.drawn))
     for row in order:
         able = [u for u in free if np.isfinite(seconds(view, row, u))]
@@ -91,7 +91,7 @@ def assigned(view: SystemView, order: list[int], bandwidth: float = np.inf) -> P
 
 
 def assigned_waiting(view: SystemView, order: list[int], bandwidth: float = np.inf) -> Pairs:
-    """Each in turn where its piece ends first, of all units, which are promised to it from then on."""
+    """Each in turn where its segment ends first, of all units, which are reserved for it from then on."""
     pairs, free, wanted = [], free_units(view), float(sum(view.drawn))
     at = {u: max(view.now, float(view.free_at[u])) for u in range(len(view.running))}
     for row in order:
@@ -106,5 +106,5 @@ def assigned_waiting(view: SystemView, order: list[int], bandwidth: float = np.i
 
 
 def _want(view: SystemView, row: int, unit: int) -> float:
-    """Bytes a second of a piece alone on a unit."""
+    """Bytes per second of a segment alone on a unit."""
     return float(view.costs.dram_bytes[view.piece[row], view.system.kind[unit]]) / seconds(view, row, unit)

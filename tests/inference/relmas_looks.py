@@ -52,7 +52,7 @@ def random_look(
 
 
 def tails(seconds: np.ndarray, pieces: int) -> np.ndarray:
-    """Sums from each piece to the end of its model."""
+    """Sums from each segment to the end of its model."""
     blocks = seconds.reshape(-1, pieces, seconds.shape[1])
     return np.ascontiguousarray(np.cumsum(blocks[:, ::-1], axis=1)[:, ::-1].reshape(seconds.shape))
 

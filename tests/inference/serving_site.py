@@ -1,4 +1,4 @@
-"""A gateway as a process of its own, with what a client needs to ask it."""
+"""A gateway as a separate process, with what a client needs to query it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A desk without a gateway, and rules so plain that they are seen to be right."""
+"""A request queue without a gateway, and rules so plain that their results are evident."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from mirage.domain.units import UnitSystem
 
 
 def cost_table(models: list[list[list[float]]], **columns: Any) -> CostTable:
-    """``models``: for each its pieces, for each piece its seconds on each kind."""
+    """``models``: for each its segments, for each segment its seconds on each kind."""
     seconds = np.array([row for model in models for row in model], dtype=np.float64)
     zeros = np.zeros_like(seconds)
     first = np.concatenate([[0], np.cumsum([len(model) for model in models])]).astype(np.int32)

@@ -67,7 +67,7 @@ def test_not_below_the_best_of_all_schedules(case: Case) -> None:
 
 
 def _best_of_all(system: SimulatedSystem) -> int:
-    """Of a system that has just been made, without shared bandwidth: by trying all, piece by piece."""
+    """Of a new system without shared bandwidth: by trying all, segment by segment."""
     return _best_from(system, system.advance(), 0)
 
 
@@ -98,7 +98,7 @@ def test_exact_where_nothing_is_left_out() -> None:
 
 
 def test_bandwidth_and_kinds_bound_it() -> None:
-    """Four want all of it for a second each; a kind that is ten times slower helps nobody."""
+    """Four need all of it for a second each; a kind that is ten times slower helps no request."""
     requests = request_table([0.0] * 4, [0] * 4, deadline=np.full(4, 2.0))
     hungry = cost_table([[[1.0]]], dram_bytes=np.array([[8.0]]))
     assert most_kept(requests, unit_system([0] * 4, bandwidth=8.0), hungry) == 2

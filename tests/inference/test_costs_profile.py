@@ -45,7 +45,7 @@ def run(*arguments: str | Path) -> str:
 
 
 def test_example_networks_answer_any_batch(examples: list[Path]) -> None:
-    """The MLP against the same products in numpy; all against their own answers one by one."""
+    """The MLP against the same products in numpy; all against their single results, one by one."""
     for path in examples:
         session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
         (given,) = session.get_inputs()
@@ -65,7 +65,7 @@ def test_example_networks_answer_any_batch(examples: list[Path]) -> None:
 
 
 def test_a_profile_counts_runs_and_time(examples: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """By a clock that each look moves on by 1, 2, 3... seconds: runs of 1, 3, 5, 7, 9."""
+    """By a clock that each reading moves on by 1, 2, 3... seconds: runs of 1, 3, 5, 7, 9."""
     looks = iter(np.cumsum(np.arange(100)).tolist())
     monkeypatch.setattr(profiling.time, "perf_counter", lambda: next(looks))
     found = measure(examples[1], ONE, FEW).measurement

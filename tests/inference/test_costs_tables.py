@@ -1,4 +1,4 @@
-"""Cost tables: read, written, merged, cut into fewer pieces; what is wrong with one is told all at once."""
+"""Cost tables: read, written, merged, cut into fewer segments; all errors of one are in one report."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def test_tables_that_come_with_mirage_are_whole(name: str) -> None:
 
 
 def test_edge_keeps_to_what_arrays_and_ports_can_do() -> None:
-    """No more MACs than the rule keeps busy, no fewer bytes than weights and answers, no more than 8 a cycle; and
+    """No more MACs than the rule keeps busy, no fewer bytes than weights and answers, at most 8 per cycle; and
     no layer takes a third longer than that allows."""
     built = cost_table("edge")
     for model, name in enumerate(built.models):

@@ -166,7 +166,7 @@ def test_asked_each_time_or_compiled_whole(name: str, case: tuple[RequestTable, 
     windows=st.lists(st.tuples(st.integers(0, 8), st.integers(1, 4), st.integers(0, 6)), min_size=1, max_size=6),
 )
 def test_edf_is_optimal_on_one_unit(windows: list[tuple[int, int, int]]) -> None:
-    """Pieces of one second, whole times: deadlines can all be kept just if pieces can be matched to seconds."""
+    """Segments of one second, whole times: all deadlines can be kept if and only if seconds match segments."""
     windows = sorted(windows)
     lengths = sorted({length for _, length, _ in windows})
     costs = cost_table([[[1.0]] * length for length in lengths])

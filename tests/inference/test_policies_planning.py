@@ -28,7 +28,7 @@ def satisfaction(stage: Stage, name: str, seeds: range = range(500_000, 500_002)
 
 
 def batch(works: list[tuple[int, int]]) -> SimulatedSystem:
-    """Requests of one piece that are all there at the beginning, on one unit: (seconds, deadline)."""
+    """Requests of one segment that are all there at the beginning, on one unit: (seconds, deadline)."""
     lengths = sorted({seconds for seconds, _ in works})
     requests = request_table(
         [0.0] * len(works),
@@ -58,7 +58,7 @@ def test_triage_keeps_the_most_on_one_unit(works: list[tuple[int, int]]) -> None
 
 
 def test_triage_takes_a_unit_that_would_idle_if_nobody_is_later_by_it() -> None:
-    """One unit is twice as fast; its line is long enough for the slow one to end the second piece as early."""
+    """One unit is twice as fast; its queue is long enough for the slow one to end the second segment as early."""
     costs = cost_table([[[1.0, 2.0]]])
     requests = request_table([0.0, 0.0], [0, 0], deadline=[10.0, 10.0])
     system = replace(unit_system([0, 1]), idle_watts=np.zeros(2))
@@ -67,7 +67,7 @@ def test_triage_takes_a_unit_that_would_idle_if_nobody_is_later_by_it() -> None:
 
 
 def test_triage_lets_a_request_wait_for_the_unit_that_is_fast_enough() -> None:
-    """EDF begins the second one at once, on the slow unit."""
+    """EDF begins the second one immediately, on the slow unit."""
     costs = cost_table([[[1.0, 2.0]], [[2.0, 9.0]]])
     requests = request_table([0.0, 0.0], [0, 1], deadline=[2.9, 3.0])
     system = replace(unit_system([0, 1]), idle_watts=np.zeros(2))

@@ -1,4 +1,4 @@
-"""The agents in use: what is seen, what networks may depend on, files, and one decision path for all."""
+"""The agents in use: observations, what networks may depend on, files, and one decision path for all."""
 
 from __future__ import annotations
 

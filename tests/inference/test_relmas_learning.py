@@ -1,4 +1,4 @@
-"""Rewards against their definitions, the environment's contract, learners that learn what is known to be best."""
+"""Rewards against their definitions, the environment's contract, learners that find the known optimum."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ NOTHING = np.zeros((3, 5))
 def dilemma(seed: int, groups: int = 20) -> SimulatedSystem:
     """Two units, both busy for a while; then one request that can run anywhere, and one for the first unit alone.
 
-    The first has the earlier deadline, and takes the first unit where it is not told better: three of four are in
+    The first has the earlier deadline, and takes the first unit without a better action: three of four are in
     time. All are where it takes the second, or lets the other pass.
     """
     rng = np.random.default_rng(seed)

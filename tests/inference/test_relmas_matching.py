@@ -42,7 +42,7 @@ def nothing(look: Look) -> np.ndarray:
 def left_over(
     look: Look, waiting: dict[int, float], spare: set[int], wanted: float, most: float
 ) -> list[tuple[int, int]]:
-    """What nobody who can be in time wants is given to others: their places among the ready, with their keys."""
+    """Units that no request in time needs go to others: their places among the ready requests, with their keys."""
     found = []
     while True:
         pairs = [
@@ -217,12 +217,12 @@ def test_who_is_to_hold_back_waits_for_bandwidth(hold: float, begins: bool) -> N
         drawn=np.array([1.0, 0.0]),
         deadline=np.full(3, 50.0),
     )
-    look.seconds[:] = look.remaining[:] = look.dram_bytes[:] = 1.0  # with it all of 2 bytes a second are wanted
+    look.seconds[:] = look.remaining[:] = look.dram_bytes[:] = 1.0  # with it all of 2 bytes per second are used
     kept = nothing(look)
     kept[0, HOLD] = hold
     assert bool(matched(look, now, kept)) == begins
     kept[0, HOLD], look.drawn[0] = 10.0, 0.0
-    assert matched(look, now, kept) == [(0, 1)]  # nobody else wants any
+    assert matched(look, now, kept) == [(0, 1)]  # no other request needs any
 
 
 @pytest.mark.parametrize("caution", [0.0, 0.5])

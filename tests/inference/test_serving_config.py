@@ -1,4 +1,4 @@
-"""A gateway's configuration: every mistake at once, with its key; what it says is what is served."""
+"""A gateway's configuration: all errors in one report, with their keys; the gateway serves what it configures."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_what_is_believed_first_is_what_was_measured_before_then_what_is_expecte
 
 
 def test_a_table_of_costs_is_believed_before_what_the_file_expects(tmp_path: Path) -> None:
-    """Of the pieces of a model the sum; of another model nothing."""
+    """The sum over the segments of a model; of another model nothing."""
     text = MODEL + 'expected = "3s"\n' + UNIT + TENANT
     assert estimates_of(read(tmp_path, text), {}).table.seconds.tolist() == [[3.0]]
     rows = ["m,first,u,,,0.5,0.5,1,0", "m,second,u,,,0.25,0.25,1,0", "n,first,u,,,9,9,1,0"]

@@ -1,4 +1,4 @@
-"""The gateway's desk: every request leaves by exactly one door, whatever units and senders do."""
+"""The gateway's request queue: each request gets exactly one result, whatever units and senders do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers that crash, hang or never come: every request is answered all the same, or told why not."""
+"""Workers that crash, hang or never come: every request still gets its answer, or the reason why not."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("faults")
     site = Site(folder, config(folder)).start(ready=False)
     for model in ("crash-once", "crash", "hang-once", "slow", "refuse"):
-        site.wait(lambda: site.get(f"/v2/models/{model}/ready").status == 200, model)  # noqa: B023 - called at once
+        site.wait(lambda: site.get(f"/v2/models/{model}/ready").status == 200, model)  # noqa: B023 - called here
     yield site
     assert site.stop() == 0, site.said
 

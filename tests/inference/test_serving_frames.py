@@ -1,4 +1,4 @@
-"""Frames between gateway and workers: whole out of any pieces, and nothing else is taken for one."""
+"""Frames between gateway and workers: whole from any fragments, and nothing else counts as one."""
 
 from __future__ import annotations
 

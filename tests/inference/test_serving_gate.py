@@ -1,4 +1,4 @@
-"""Where workers connect: anybody may, and most of them are no workers."""
+"""The port for workers: any client may connect, and most of them are no workers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SILENT = 600
 
 
 async def flooded() -> tuple[int, dict[str, object]]:
-    """How many of many silent connections stay, and what a worker is told that connects after them."""
+    """How many of many silent connections stay, and what a worker receives that connects after them."""
     gate = Gate()
     await gate.open("127.0.0.1", "127.0.0.1")
     host, _, port = gate.address.rpartition(":")

@@ -148,7 +148,7 @@ def ask_in_bytes(site: Site, rows: int, *, binary: bool) -> tuple[Reply, np.ndar
 
 
 def half_sent(site: Site) -> HTTPConnection | None:
-    """One that holds half of all bytes; ``None`` where the question after it came first, and it was rejected."""
+    """One that holds half of all bytes; ``None`` where the request after it came first, and it was rejected."""
     slow = site.connect()
     slow.putrequest("POST", INFER)
     slow.putheader("Authorization", f"Bearer {KEYS['alice']}")

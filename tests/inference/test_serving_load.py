@@ -23,7 +23,7 @@ STALL = 0.4
 
 
 class Gateway(BaseHTTPRequestHandler):
-    """Answers at once, but for one request that stalls; in chunks where its model is called so."""
+    """Answers immediately, except one request that stalls; in chunks where its model is named so."""
 
     protocol_version = "HTTP/1.1"
     asked = 0
@@ -57,7 +57,7 @@ class Gateway(BaseHTTPRequestHandler):
             self.wfile.flush()
 
     def log_message(self, *_: object) -> None:
-        """Nobody reads it."""
+        """Write no access log."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Models that answer texts: passed on to their own servers on the units, whole or bit by bit."""
+"""Models that answer texts: passed on to separate servers on the units, whole or bit by bit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The policies of the simulator at the gateway's desk: each sends every request somewhere that can answer it."""
+"""The policies of the simulator in the gateway's queue: each sends every request to a unit that can answer it."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_a_policy_that_fails_is_replaced_by_first_come_first_served(
 
 
 class Patient:
-    """Sends nobody anywhere before it was asked for the third time."""
+    """Sends no request anywhere before its third call."""
 
     name = "patient"
 

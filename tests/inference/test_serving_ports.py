@@ -156,7 +156,7 @@ def test_server_refuses_who_lacks_its_key(place: Path, monkeypatch: pytest.Monke
             statuses += [asked_by_another(port, "guessed"), asked_by_another(port, key)]
     first, same, second, _ = (place / "keys").read_text().split()
     assert statuses == [401, 200, 401, 200]
-    assert first == same != second, "each start has a key of its own"
+    assert first == same != second, "each start has a new key"
     assert len(first) >= 32
 
 
@@ -176,7 +176,7 @@ def test_port_taken_by_another_user_is_not_used(place: Path, capfd: pytest.Captu
     first, second = (place / "ports").read_text().split()
     assert (header["http"], first != second) == (200, True)
     assert f"event=backend_port_taken port={first} uid={NOBODY}" in capfd.readouterr().err
-    assert not (place / "heard").read_text(), "nothing was said to the thief"
+    assert not (place / "heard").read_text(), "the thief received nothing"
 
 
 @AS_ROOT

@@ -1,4 +1,4 @@
-"""A request that takes too long ends alone: whoever shares the model's server with its sender loses nothing."""
+"""A request that takes too long ends alone: other users of the model's server lose nothing."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def test_a_tenant_that_asks_too_much_takes_nothing_from_another(site: Site) -> N
         alice, bob = (statuses(told) for told in runner.run(play()))
     assert set(alice) == {200}
     assert set(bob) == {200, 429}
-    assert bob[200] <= LIMIT * (1.0 + time.monotonic() - began), "a second's worth at once, and then its rate"
+    assert bob[200] <= LIMIT * (1.0 + time.monotonic() - began), "a second's worth immediately, and then its rate"
     assert site.metric("refused_total", tenant="alice") == 0
     assert site.metric("refused_total", tenant="bob", status="429") >= bob[429]
 

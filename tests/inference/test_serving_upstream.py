@@ -128,7 +128,7 @@ def http_answer(text: str) -> bytes:
 
 
 async def asked_of(prove: Callable[[str, str], str]) -> tuple[object, bytes]:
-    """What a request with a key came to, and all that the server was told; ``prove(challenge, own url)``."""
+    """The outcome of a request with a key, and all that the server received; ``prove(challenge, own url)``."""
     told, own = bytearray(), ""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -246,7 +246,7 @@ def served() -> Iterator[str]:
 def test_who_never_comes_to_the_end_of_a_head_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch, beginning: bytes
 ) -> None:
-    """Slow readers of their own request ('slow loris') would otherwise hold connections for good."""
+    """Clients that read slowly ('slow loris') would otherwise hold connections for good."""
     monkeypatch.setattr(httpserver, "_HEAD_WITHIN", 0.2)
     with served() as url:
         wire = Wire(url)

@@ -26,7 +26,7 @@ def test_one_request_takes_what_its_pieces_take() -> None:
 
 
 def test_pieces_of_one_request_take_turns_with_others() -> None:
-    """First come, first served by piece: the older request takes the unit again after each of its pieces."""
+    """First come, first served by segment: the older request takes the unit again after each of its segments."""
     costs = cost_table([[[1.0], [1.0]], [[4.0]]])
     system = SimulatedSystem(request_table([0.0, 0.5], [0, 1]), unit_system([0]), costs, SharingRules())
     assert system.play(PlainOrder()).end.tolist() == [2.0, 6.0]
@@ -46,7 +46,7 @@ def test_bandwidth_slows_by_either_rule() -> None:
     costs = cost_table([[[2.0]], [[2.0]]], dram_bytes=[[12.0], [4.0]])
     requests, units = request_table([0.0, 0.0], [0, 1]), unit_system([0, 0], bandwidth=4.0)
     halved = SimulatedSystem(requests, units, costs, SharingRules(sharing="proportional")).play(PlainOrder())
-    # 1: ends at 4, its 4 bytes at 1 a second; 0: half is done then, the rest at 4 of the 6 bytes a second.
+    # 1: ends at 4, its 4 bytes at 1 per second; 0: half is done then, the rest at 4 of the 6 bytes a second.
     assert halved.end.tolist() == [4.0, 4.0]
     fair = SimulatedSystem(requests, units, costs, SharingRules(sharing="roofline")).play(PlainOrder())
     assert fair.end.tolist() == [2.0 + 8.0 / 4.0, 2.0]

@@ -82,7 +82,7 @@ def fluid(requests: RequestTable, system: UnitSystem, costs: CostTable, rule: st
 
 
 def drawn(seed: int, requests: int) -> tuple[RequestTable, UnitSystem, CostTable]:
-    """Times at random, so that no two things happen at one time; some pieces move nothing."""
+    """Times at random, so that no two things happen at one time; some segments move nothing."""
     rng = np.random.default_rng(seed)
     models = [rng.uniform(0.5, 3.0, (rng.integers(1, 4), 2)).tolist() for _ in range(3)]
     rows = sum(map(len, models))

@@ -1,6 +1,6 @@
 """XRBench's published schedule and score, through the simulated system in the published order.
 
-"VR gaming" on one 4K weight-stationary accelerator. The score is 100 x the mean over models of the mean over
+"VR gaming" on one 4K weight-stationary device. The score is 100 x the mean over models of the mean over
 frames of 1 / (1 + exp(15 delay)) x (1500 - energy) / 1500, in ms and mJ, times the part that is not dropped (all).
 """
 

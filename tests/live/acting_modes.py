@@ -35,7 +35,7 @@ COMMANDS = ("squeue", "sinfo", "sacct", "sbatch", "scancel", "scontrol")
 PATIENT = TurnLimits(share=600, together=1_200)
 """A busy machine takes seconds to start sudo and a helper: these tests ask what was done, not how fast."""
 DAEMON, STRANGER = "mirage", "carol"
-"""Who the daemon is to Slurm, and somebody who lets nobody act in her name."""
+"""The daemon's user in Slurm, and a user who lets no other act in her name."""
 
 
 def commands(testbed: Testbed, user: str, folder: Path) -> Commands:
@@ -81,7 +81,7 @@ def of_agents(testbed: Testbed, folder: Path, stack: contextlib.ExitStack) -> Ac
 
 
 def of_sudo(testbed: Testbed, folder: Path, stack: contextlib.ExitStack) -> Actuator:
-    """The sample of ``deploy/`` for alice and bob, in a name space of its own, and the real sudo."""
+    """The sample of ``deploy/`` for alice and bob, in a separate name space, and the real sudo."""
     del stack
     helper = Helper(str(folder / "mirage-act"), sudo=str(sudo_program(testbed, folder)), start=60)
     return SudoActuator(helper, limits=PATIENT)

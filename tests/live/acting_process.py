@@ -1,6 +1,6 @@
-"""A ``Cluster`` and ``Actuator`` in a process of their own that runs as another user, asked over pipes.
+"""A ``Cluster`` and ``Actuator`` in a separate process that runs as another user, queried over pipes.
 
-The child is this module, with the name of a function as argument that makes the two from a clock. Each question
+The child is this module, with the name of a function as argument that makes the two from a clock. Each query
 brings the cluster's time, since the child has no testbed.
 """
 
@@ -75,7 +75,7 @@ class _Part:
 
 
 class ToldClock:
-    """Says what it was told last."""
+    """Says the text that was set last."""
 
     time = 0
 

@@ -69,7 +69,7 @@ class Work:
             raise AssertionError(f"{error}\n{self.said()}") from error
 
     def check(self) -> None:
-        """No device had more than it is, no task ran twice at once: by the journal."""
+        """By the journal: no device was overcommitted, and no task ran twice at the same time."""
         ledger = self.ledger()
         assert max(most_at_once(bars(ledger)).values()) <= 1.0
         for task in ledger.attempts:

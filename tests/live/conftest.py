@@ -1,4 +1,4 @@
-"""A real Slurm for the tests of this directory; ``tests/slurm_testbed.py`` tells what it offers.
+"""A real Slurm for the tests of this directory; ``tests/slurm_testbed.py`` lists what it offers.
 
 Without Slurm the tests skip, with one line; in continuous integration they fail instead.
 """
@@ -32,7 +32,7 @@ APART = {
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One worker has all that share a Slurm, so that a run starts it once; others start their own anywhere."""
+    """One worker runs all tests that share a Slurm, to start it one time; other tests start another anywhere."""
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.slurm)

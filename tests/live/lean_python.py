@@ -1,6 +1,6 @@
 """A Python with what ``pip install mirage-slurm[onnx]`` and some packages would bring, and nothing else.
 
-Made of this one's own packages: what they declare to need is linked, from requirement to requirement. What is not
+Built from this Python's packages: their declared needs are linked, from requirement to requirement. What is not
 declared, such as the libraries that only training needs, is not there at all.
 """
 

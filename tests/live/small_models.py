@@ -24,13 +24,13 @@ HOUR = 3_600
 DAY = 24 * HOUR
 DAYS = 7
 LOAD = 0.8
-"""Of the partition's CPUs. It comes in batches: there are empty hours, and hours with long queues."""
+"""Of the partition's CPUs. The load arrives in batches: there are empty hours, and hours with long queues."""
 CPUS = 64
 """Of a node."""
 
 
 def drawn_trace(nodes: int, start: int, seed: int, days: int = DAYS) -> JobTable:
-    """Jobs of one node, in part or whole, for so many days from ``start``."""
+    """Jobs of one node, in part or whole, for this number of days from ``start``."""
     rng = np.random.default_rng(seed)
     batches = rng.integers(1, 9, size=4 * days * nodes * 24)
     count = int(batches.sum())
@@ -69,7 +69,7 @@ def train_models(cluster: ClusterConfig, start: int, folder: Path) -> dict[str, 
 
 
 def small_trainers() -> dict[str, Trainer]:
-    """The plugins' own, told to be quick about it."""
+    """The plugins' trainers, with short training."""
     from mirage_dqn import learning as dqn
     from mirage_encoders.course import Course
     from mirage_encoders.networks import EncoderOptions

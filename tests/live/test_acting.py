@@ -1,4 +1,4 @@
-"""Acting in users' names on a real Slurm: agents, sudo, tokens, and held links let go by an Operator."""
+"""Acting in users' names on a real Slurm: agents, sudo, tokens, and held links that an Operator releases."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ class Released(ActingWorld):
         return [self.owner.submit(replace(self.link(index), held=True)) for index in indices]
 
     def ask_for(self, request: JobRequest, tries: int = 50) -> JobId:
-        """Have a link let go; right after its submission Slurm may ask to try again."""
+        """Have a link released; right after its submission Slurm may ask to try again."""
         for _ in range(tries):
             with contextlib.suppress(ClusterUnavailable):
                 return self.actuator.submit(request)
@@ -235,7 +235,7 @@ def test_an_operator_steers_and_cancels_links(released: Released) -> None:
     assert (job.held, job.nice, job.reason) == (True, 9, "JobHeldUser")
     released.owner.update(first, "alice", JobChange(held=False))
     job = released.seen(1, first)
-    assert job is not None, "what the steering holds its owner can let go"
+    assert job is not None, "an owner can release what the steering holds"
     assert not job.held
     released.actuator.cancel(second, "alice")
     assert second not in {job.job_id for job in released.cluster.snapshot().stock or ()}

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from mirage.allocation.engine.ledger import Ledger
 
-# Counts minutes; told to save, and at its end (told just then, it is begun again), it writes down how far it is.
+# Counts minutes; on a save signal, and at its end (a signal just then restarts it), it writes down how far it is.
 COUNTS = """
 [[task]]
 id = "long{n}"
@@ -224,7 +224,7 @@ def test_a_failing_nodes_tasks_run_on_the_others(real_clock_work: Work) -> None:
     work.check()
 
 
-# making room, and who is told by whom
+# making room, and who signals whom
 
 MAKES_ROOM = """
 [[task]]

@@ -1,4 +1,4 @@
-"""One round of faults at random on a real Slurm; ``slurm-testbed/chaos`` plays fifty."""
+"""One round of random failures on a real Slurm; ``slurm-testbed/chaos`` plays fifty."""
 
 from __future__ import annotations
 

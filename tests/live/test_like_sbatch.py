@@ -109,7 +109,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(b'{"backend": "cli"}')
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Quiet."""
+        """Write no access log."""
 
     def address_string(self) -> str:
         return "local"

@@ -1,4 +1,4 @@
-"""What a real Slurm tells of itself beyond its queue: all jobs, standings, how it is set up."""
+"""What a real Slurm reports of itself beyond its queue: all jobs, standings, configuration."""
 
 from __future__ import annotations
 

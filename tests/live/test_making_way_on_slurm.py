@@ -1,4 +1,4 @@
-"""The signal to make way, on a real Slurm: it reaches those whom Slurm's own warning of the limit reaches."""
+"""On a real Slurm, the signal to exit for a successor reaches all that Slurm's warning of the limit reaches."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_link_that_makes_way_saves_and_ends_well(name: str, testbed: Testbed, tm
     assert (first.job_state, first.exit_code) == (JobState.COMPLETED, 0)
     assert first.is_retired
     assert first.end > second.start
-    assert first.end - first.start < request.limit - 120, "it was told, and not warned of its limit"
+    assert first.end - first.start < request.limit - 120, "Mirage's signal ended it, not the warning of its limit"
     said = log.read_text().splitlines()
     assert said[0] == "saved 1"
     assert ("more 1" in said) is (name == "more")

@@ -1,4 +1,4 @@
-"""Models of the four plugins on a real Slurm: each in charge of a chain, each in shadow of the others.
+"""Models of the four plugins on a real Slurm: each active for a chain, each shadow of the others.
 
 The daemon's Python has what ``mirage-slurm[onnx]`` and the plugins declare, and none of the libraries of training.
 """
@@ -43,14 +43,14 @@ DAY = 86_400
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The daemon's."""
+    """The Python environment of the daemon."""
     wanted = ("mirage-slurm[onnx]", *(f"mirage-{name}" for name in PREDICTORS))
     return lean_python(tmp_path_factory.mktemp("lean") / "venv", wanted)
 
 
 @pytest.fixture
 def models(testbed: Testbed, tmp_path: Path) -> dict[str, Path]:
-    """Trained for the testbed as it tells of itself; one thread, since others are at work on this machine too."""
+    """Trained for the testbed as it describes itself; one thread, since others use this machine too."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -114,7 +114,7 @@ class Site:
 
 @pytest.fixture
 def site(python: Path, testbed: Testbed, models: dict[str, Path], tmp_path: Path) -> Iterator[Site]:
-    """Its daemon runs, each chain has its first link, and all nodes are wanted by others."""
+    """Its daemon runs, each chain has its first link, and others request all nodes."""
     made = Site(python, testbed, models, tmp_path / "state")
     made.add_chains()
     daemon = made.start_daemon()
@@ -133,7 +133,7 @@ def _running(record: ChainRecord) -> bool:
 
 
 def crowd(testbed: Testbed, jobs: int) -> None:
-    """So many jobs that take whole nodes, and give way to any other."""
+    """This number of jobs that take whole nodes, and that any other job precedes."""
     submit = [
         "sbatch",
         "-p",

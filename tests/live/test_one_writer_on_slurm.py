@@ -101,7 +101,7 @@ def test_links_of_one_writer_never_run_together(testbed: Testbed, tmp_path: Path
 
 
 def test_pinned_link_does_not_begin_work_that_is_done(testbed: Testbed, tmp_path: Path) -> None:
-    """It starts before anybody could cancel it: the daemon is down as its predecessor exits with 0."""
+    """It starts before a cancellation could reach it: the daemon is down as its predecessor exits with 0."""
     folder, last = tmp_path / "state", tmp_path / "last"
     text = FINISHER.replace("LOG", str(tmp_path / "log")).replace("LAST", str(last))
     chain = replace(writer("finisher", tmp_path), steering=Steering.AUTO)
@@ -213,7 +213,7 @@ def test_pinned_link_waits_while_the_one_before_is_suspended(testbed: Testbed, t
 
 
 def test_first_link_waits_for_the_node_that_its_owner_names(testbed: Testbed, tmp_path: Path) -> None:
-    """As with sbatch, although another node is free: Mirage takes it for no binding of its own."""
+    """As with sbatch, although another node is free: Mirage does not take it for a binding to nodes."""
     node, me = testbed.nodes[0], getpass.getuser()
     asked = ["sbatch", "--parsable", "--exclusive", f"--nodelist={node}", "--output=/dev/null"]
     before = testbed.run(me, [*asked, "--wrap=sleep infinity"]).stdout.strip()
@@ -255,7 +255,7 @@ def test_link_that_starts_with_a_lower_limit_is_followed(testbed: Testbed, tmp_p
     testbed.ask("scontrol", "create", "reservation", "ReservationName=soon", "Flags=MAINT,IGNORE_JOBS", *when)
     found = kept(testbed, [writer("lowered", tmp_path, options=("--time-min=6",))], tmp_path)
     check_apart(found, tmp_path)
-    assert found["lowered"].links[0].limit < 20 * 60, "its own, not the one that was asked for"
+    assert found["lowered"].links[0].limit < 20 * 60, "the actual limit, not the requested one"
 
 
 def kept(

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def test_links_of_whole_nodes_are_pinned_over_rest(testbed: Testbed, tmp_path: Path) -> None:
-    """The limit itself tells them to end: not each version of slurmrestd takes ``--signal``.
+    """The limit itself ends them: not each version of slurmrestd takes ``--signal``.
 
-    Their IDs are their own: by an ID a daemon finds the links that an earlier test's chain had on this Slurm.
+    Each chain has a new ID: by an ID a daemon finds the links that an earlier test's chain had on this Slurm.
     """
     token = tmp_path / "token"
     token.write_text(testbed.token(getpass.getuser()))

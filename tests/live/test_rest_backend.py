@@ -57,7 +57,7 @@ class RestWorld(TestbedWorld):
 
 
 class RestContract(Contract):
-    """What no version before v0.0.40 can do is asserted to be said."""
+    """What no version before v0.0.40 can do is asserted to be reported."""
 
     @pytest.mark.parametrize("reach", SignalReach)
     def test_a_signal_reaches_the_batch_script_unless_it_is_for_the_steps(  # type: ignore[override]

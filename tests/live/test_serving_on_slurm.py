@@ -1,4 +1,4 @@
-"""A gateway on the accelerators of a real Slurm's nodes, handed over from link to link under load."""
+"""A gateway on the devices of a real Slurm's nodes, handed over from link to link under load."""
 
 from __future__ import annotations
 

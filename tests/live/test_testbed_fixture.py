@@ -60,7 +60,7 @@ def test_rest_answers_the_bearer_of_a_token(testbed: Testbed) -> None:
 
 
 def rest_version(testbed: Testbed, user: str) -> str:
-    """The newest version that slurmrestd offers, from its own description."""
+    """The newest version that slurmrestd offers, from its API description."""
     request = urllib.request.Request(f"{testbed.rest}/openapi/v3")
     request.add_header("X-SLURM-USER-NAME", user)
     request.add_header("X-SLURM-USER-TOKEN", testbed.token(user))

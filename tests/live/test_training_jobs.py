@@ -109,7 +109,7 @@ def test_a_daemon_trains_anew_by_a_job(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """On its own history, for the cluster as its own Slurm describes it."""
+    """Trained on its history, for the cluster as Slurm describes it."""
     for name, value in surroundings.items():
         monkeypatch.setenv(name, value)
     begin = int(testbed.now()) - 21 * 86_400 - 3_600

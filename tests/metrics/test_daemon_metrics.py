@@ -63,7 +63,7 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    """Waits of three hours where two were seen; ``average`` in charge, a shadow that would ask for five."""
+    """Waits of three hours where two were seen; ``average`` active, a shadow that would ask for five."""
     text = '[loop]\npredictor = "average"\nshadows = ["fixed:5h", "quantile"]\n'
     found = Site(tmp_path, Fate(wait=3 * HOUR), text)
     found.service.store.waits.recent_waits = FakeCluster(waits=[2 * HOUR] * 5).recent_waits  # type: ignore[method-assign]
@@ -96,7 +96,7 @@ def test_a_hand_over_is_counted_as_it_went(site: Site) -> None:
     assert seen["mirage_interruption_seconds_count",] == seen["mirage_overlap_seconds_count",] == 1
     assert seen["mirage_submissions_total", "accepted"] == 2
     assert seen["mirage_submissions_total", "rejected"] == 0
-    assert seen["mirage_decisions_total", "submit", "none"] == 1, "the first link is nobody's forecast"
+    assert seen["mirage_decisions_total", "submit", "none"] == 1, "the first link has no forecast"
     assert seen["mirage_decisions_total", "submit", "average"] == 1
     assert seen["mirage_decisions_total", "hold", "average"] > 50
     assert seen["mirage_prediction_error_seconds_sum", "average"] == pytest.approx(HOUR, abs=1)

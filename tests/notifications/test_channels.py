@@ -257,7 +257,7 @@ def test_a_password_is_never_sent_in_the_clear_by_mistake(inbox: Inbox, tmp_path
 
 @dataclass
 class Scripted:
-    """A channel that fails as told, then delivers."""
+    """A channel that fails as scripted, then delivers."""
 
     faults: list[Exception] = field(default_factory=list)
     sent: list[Notice] = field(default_factory=list)
@@ -275,7 +275,7 @@ class Scripted:
 
 
 class Results:
-    """What couriers told."""
+    """The results that couriers reported."""
 
     def __init__(self) -> None:
         self.heard: list[str] = []

@@ -1,4 +1,4 @@
-"""What is worth a message: each thing once, nothing that somebody has just asked for."""
+"""What is worth a message: each event one time, and nothing that a user has just asked for."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Site:
         self.watch.hear(entry)
 
     def run(self, seconds: int, step: int = 5 * MIN) -> list[Notice]:
-        """What is told meanwhile, of all but submissions."""
+        """The messages sent meanwhile, except those about submissions."""
         told, until = list[Notice](), self.cluster.time + seconds
         while self.cluster.time < until:
             self.cluster.advance(self.cluster.time + step)

@@ -22,11 +22,11 @@ POINTS = 25
 SPREAD = 0.25
 """Standard deviation of the wait's logarithm, given what is to be seen."""
 TOLD = "ahead_hours"
-"""The feature that tells the wait."""
+"""The feature that determines the wait."""
 
 
 def true_quantile(told: NDArray[np.float32], level: float) -> NDArray[np.float64]:
-    """Hours: the wait is (1 + 8 told) exp(SPREAD z), z standard normal."""
+    """Hours: the wait is (1 + 8 x feature) exp(SPREAD z), z standard normal."""
     return np.asarray((1 + 8 * told) * np.exp(SPREAD * NormalDist().inv_cdf(level)))
 
 

@@ -1,4 +1,4 @@
-"""Handovers whose best policy is known: the wait is told, in hours, so submit when it reaches the time left."""
+"""Handovers with a known best policy: a feature is the wait in hours; submit when it reaches the time left."""
 
 from __future__ import annotations
 

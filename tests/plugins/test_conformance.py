@@ -1,4 +1,4 @@
-"""The check of predictors: it passes the good ones, and finds each fault."""
+"""The check of predictors: it passes the good ones, and finds each error."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_the_sample_is_the_same_at_every_call_and_leaves_room_to_decide() -> Non
 
 
 class Faulty:
-    """Answers well but for one fault."""
+    """Answers well except for one error."""
 
     name = "faulty"
     wants = Wants(waits=10)

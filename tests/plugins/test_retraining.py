@@ -1,4 +1,4 @@
-"""Training again: when it is due, what it is given, what becomes of its result; and where it runs."""
+"""Training again: when it is due, its input, the use of its result; and where it runs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def artifact(folder: Path, seed: int) -> Path:
 
 
 class FakeLauncher:
-    """Writes down what it was told, and leaves the report and the model that the test wants."""
+    """Writes down its arguments, and leaves the report and the model that the test sets."""
 
     workers = 3
 
@@ -163,7 +163,7 @@ def test_whoever_promotes_by_hand_has_it_watched(setting: Setting) -> None:
     assert (setting.used(), len(setting.watched())) == ([], 1)
     (version,) = setting.shelf.versions()
     setting.shelf.promote(setting.folder / "models/made-up" / version.version)
-    assert setting.watched() == [], "what is in use is in charge"
+    assert setting.watched() == [], "the model in use is active"
 
 
 @pytest.mark.parametrize(("before", "used"), [(2.9, [(0,)]), (3.1, [(1,)])])
@@ -310,7 +310,7 @@ def test_a_job_of_the_clusters_trains(tmp_path: Path) -> None:
 def test_a_daemons_own_history_makes_a_model(
     tmp_path: Path, installed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From the store's jobs to a version on the registry, by the command itself."""
+    """From the jobs of the database to a version in the registry, by the command itself."""
     monkeypatch.setenv("PYTHONPATH", installed)
     store = open_store(f"sqlite:///{tmp_path}/mirage.db")
     jobs = generate("demo", 1, days=23)

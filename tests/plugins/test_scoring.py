@@ -19,7 +19,7 @@ TABLE = learnable(0, 6)
 
 
 def decided(episode: int, waits: np.ndarray) -> int:
-    """Where the control loop's rule submits that is told these waits (hours)."""
+    """Where the control loop's rule submits, given these waits (hours)."""
     assert USUAL.predecessor is not None
     end = int(TABLE.end[episode])
     for index, now in enumerate(TABLE.submit[episode].tolist()):

@@ -98,7 +98,7 @@ def test_auto_goes_by_the_queue_and_not_by_the_waits_of_yesterday() -> None:
 
 
 def test_jobs_that_wait_still_count_where_few_waits_are_known() -> None:
-    """Four jobs started at once while nodes were idle; by now the partition is full, and eleven have waited."""
+    """Four jobs started immediately while nodes were idle; now the partition is full, and eleven have waited."""
     full = queue(*[("cpu", NOW - 40 * 60)] * 11, idle=0)
     few = replace(observed(full), waits=observed(full, waits=7).waits.last(4))
     auto = Auto(Candidates(), build_predictor("quantile"), Weights())

@@ -44,7 +44,7 @@ def forecasts(draw: st.DrawFn) -> WaitForecast:
 
 
 def drawn(forecast: WaitForecast, count: int = 40_000) -> np.ndarray:
-    """Starts at so many levels, evenly: the forecast as a sample."""
+    """Starts at this number of levels, evenly: the forecast as a sample."""
     middle = (np.arange(count) + 0.5) / count
     if len(forecast.starts) == 1:
         return np.full(count, forecast.starts[0])
@@ -117,7 +117,7 @@ def test_with_making_way_it_submits_when_a_little_later_would_cost_more(
 
 
 def test_a_hand_over_that_costs_little_leans_to_early_starts() -> None:
-    """Exponential waits: at the median; making way at a quarter of the price, at the 80 % that follow."""
+    """Exponential waits: the median; where predecessors exit, at a quarter of the price, the 80 % that follow."""
     mean, rule = 6 * HOUR, DecisionRule(early=0.125)
     plain = END - first_submission(CHEAPEST, mean)
     makes_way = END - first_submission(CHEAPEST, mean, early=rule.early, together=0.0)

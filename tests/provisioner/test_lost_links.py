@@ -1,4 +1,4 @@
-"""Links that Slurm has forgotten before anybody saw how they ended."""
+"""Links that Slurm has forgotten before a snapshot showed how they ended."""
 
 from __future__ import annotations
 

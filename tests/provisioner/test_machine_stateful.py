@@ -1,4 +1,4 @@
-"""Random users, faults, crashes and delays against the loop: a chain never has two successors, never none."""
+"""Random users, failures, crashes and delays against the loop: a chain never has two successors, never none."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class ChainUnderFire(RuleBasedStateMachine):
         self.the_loop_runs(8)
         assert self.cluster.live(), "the chain has died"
         pending = [job for job in self.cluster.live() if job.state is JobState.PENDING]
-        assert len(pending) <= 1, "a requeued job that was overtaken is given up"
+        assert len(pending) <= 1, "a requeued job that was overtaken is abandoned"
 
     @invariant()
     def never_two_successors(self) -> None:

@@ -1,4 +1,4 @@
-"""Runs of a requeued job that no snapshot has shown: accounting tells them, and each is a link."""
+"""Runs of a requeued job that no snapshot has shown: accounting reports them, and each is a link."""
 
 from __future__ import annotations
 

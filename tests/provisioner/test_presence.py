@@ -44,7 +44,7 @@ def job(number: int, state: JobState, nodes: str = "", *, held: bool = False) ->
 def test_what_keeps_a_link_and_until_when(
     steering: Steering, policy: HandoverPolicy, nodes: str, held: bool, kept: Kept, until: int
 ) -> None:
-    """A service whose links make way is let go a tenth of its limit (10 min at most) before Slurm's warning."""
+    """Links that exit for successors are released a tenth of the limit (10 min at most) before Slurm's warning."""
     chain, first = record(steering, policy), job(1, JobState.RUNNING, "n1")
     second = job(2, JobState.PENDING, nodes, held=held)
     assert kept_by(chain, chain.links[1], second) is kept

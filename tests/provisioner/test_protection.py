@@ -70,7 +70,7 @@ def test_chains_that_never_worked_are_their_owners_mistake() -> None:
 def test_what_befalls_one_owner_among_several_is_theirs() -> None:
     alices = [refused(worked(name), 100) for name in "abcd"]
     assert protection_of([*alices, worked("bobs", "bob")], THREE) is None
-    assert protection_of(alices, THREE) is not None, "there is nobody else"
+    assert protection_of(alices, THREE) is not None, "there is no other owner"
 
 
 def test_the_longer_it_lasts_the_rarer_the_tries() -> None:

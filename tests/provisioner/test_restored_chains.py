@@ -148,7 +148,7 @@ def test_restored_chain_with_a_warning_is_done_only_where_its_successor_was_give
     ids=["cancelled", "exit-code", "failed"],
 )
 def test_restored_chain_that_ended_is_over_beside_a_successor_cancelled_with_it(conditions, last, status) -> None:
-    """Its owner's ``cancel`` ends the waiting link at once, and the running one after ``KillWait``."""
+    """Its owner's ``cancel`` ends the waiting link immediately, and the running one after ``KillWait``."""
     successor = job(3, JobState.CANCELLED, start=ABSENT, end=2 * HOUR + 580, **WAITED)
     ended = job(2, end=2 * HOUR + 600, **last)
     after = brought(with_warning(record(link(1), **conditions)), snapshot(), job(1), ended, successor)
@@ -173,7 +173,7 @@ def test_restored_chain_cancelled_since_by_its_owner_is_over() -> None:
 
 @pytest.mark.parametrize("handover", [Handover(), ON_START])
 def test_restored_running_successor_is_not_cancelled_by_the_end_before_it(handover: Handover) -> None:
-    """The first link ended with 0 as it was told to; no record says that it was."""
+    """The first link ended with 0 on Mirage's signal; no record of that signal exists."""
     running = job(2, JobState.RUNNING, start=NOW - 60, end=NOW + HOUR)
     after = brought(record(link(1), handover=handover), snapshot(job(1, JobState.COMPLETED), running))
     assert after.status is ChainStatus.PAUSED
@@ -218,7 +218,7 @@ def test_restored_planned_link_that_was_overtaken_waits_no_more() -> None:
 
 
 def test_restored_requeued_job_is_two_links() -> None:
-    """The second run of job 11 is link 2, whose comment is still the first one's."""
+    """The second run of job 11 is link 2, whose comment still names the first."""
     again = job(1, JobState.COMPLETED, submit=3 * HOUR, start=3 * HOUR, end=4 * HOUR)
     running = job(3, JobState.RUNNING, start=NOW - 60, end=NOW + HOUR)
     after = brought(record(link(1), handover=ON_START), snapshot(again, running), again)
@@ -274,12 +274,12 @@ def test_restored_chain_is_paused_where_a_row_cannot_be_read() -> None:
 
 
 def test_restored_end_says_nothing_where_links_are_not_known() -> None:
-    """It may have been told to make way for one that has ended as well."""
+    """Mirage may have signalled it to exit for a successor that has ended as well."""
     before = record(link(1), handover=ON_START)
     after = brought(before, snapshot(job(1, JobState.COMPLETED)), keeps=False, known=False)
     assert after.status is ChainStatus.PAUSED
     after = brought(record(link(1)), snapshot(job(1, JobState.COMPLETED)), keeps=False, known=False)
-    assert after.status is ChainStatus.DONE, "of one writer it is told of nobody"
+    assert after.status is ChainStatus.DONE, "a one-writer link is signalled for no successor"
 
 
 def test_chains_of_accounting_that_the_database_lacks_are_named() -> None:

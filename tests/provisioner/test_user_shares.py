@@ -109,7 +109,7 @@ def test_short_links_of_one_user_stop_no_other(limits: Limits) -> None:
 
 
 def test_first_links_leave_room_for_handovers() -> None:
-    """A user who adds sixty chains at once does not stop the handovers of the chains that were there."""
+    """A user who adds sixty chains together does not stop the handovers of the chains that were there."""
     site = Site(FakeCluster(lambda request: Fate(runtime=request.limit)), Limits(), owned("bob", "old", 10 * MIN))
     site.run(5 * MIN)
     for k in range(100):

@@ -1,4 +1,4 @@
-"""Replays next to the daemon: one at a time, bounded, ended when nobody wants them, lost with the daemon."""
+"""Replays next to the daemon: one at a time, bounded, ended when no client needs them, lost with the daemon."""
 
 from __future__ import annotations
 

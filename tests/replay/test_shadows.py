@@ -67,7 +67,7 @@ def test_a_shadow_that_would_have_submitted_earlier() -> None:
     old, new = judge(watched(REAL, *held), STEADY)
     assert (old.in_charge, new.in_charge) == (True, False)
     assert old.would_be == Outcome(102 * HOUR, 102 * HOUR), "submitted at 100, two hours of wait"
-    assert new.would_be == Outcome(102 * HOUR, 100 * HOUR), "it first said so at 98"
+    assert new.would_be == Outcome(102 * HOUR, 100 * HOUR), "its first such forecast was at 98"
     assert (new.start, new.forecast) == (103 * HOUR, WaitForecast.point(101 * HOUR))
 
 
@@ -122,7 +122,7 @@ def test_figures_are_those_of_their_formulas() -> None:
 
 
 def played(folder: Path, links: int = 8) -> Path:
-    """A daemon's handovers where every job waits three hours: the one in charge submits reactively."""
+    """A daemon's handovers where every job waits three hours: the active predictor submits reactively."""
     file = folder / "mirage.toml"
     state = folder / "state"
     state.mkdir(mode=0o700)

@@ -3,7 +3,7 @@
     python tests/security/hostile_load.py --minutes 5
 
 Run as root: the callers are the accounts ``bob`` (hostile, several processes) and ``alice``. The daemon is a
-process of its own, on a simulated cluster or, with ``--slurm``, on a real one, where it acts by sudo. A look at
+separate process, on a simulated cluster or, with ``--slurm``, on a real one, where it acts by sudo. A poll of
 the simulated queue takes a few milliseconds, one at a real queue some tens, so the same work of the loop is
 another share of the cycle. Each phase prints what became of the callers' requests and three times:
 
@@ -94,7 +94,7 @@ def chain(chain_id: str, **more: object) -> dict[str, object]:
 
 
 def hostile(path: Path, until: float, out: Path, number: int) -> None:
-    """Large scripts, short links, absurd numbers, foreign predictors, questions: as fast as it is answered."""
+    """Large scripts, short links, absurd numbers, foreign predictors, queries: as fast as the answers arrive."""
     told: Counter[int] = Counter()
     k = number * 1_000_000
     while time.time() < until:
@@ -142,7 +142,7 @@ def forked(user: str, work, *arguments: object) -> int:
 
 
 def modest(path: Path, until: float, out: Path) -> None:
-    """Chains of its own, paused and resumed every two seconds."""
+    """The attacker's chains, paused and resumed every two seconds."""
     done, latencies = Counter[str](), []
     for k in range(5):
         ask(path, "POST", "/api/v1/chains", chain(f"work{k}"))
@@ -191,7 +191,7 @@ def decided(log: Path, begun: int) -> list[float]:
 def phase(
     daemon: int, path: Path, folder: Path, seconds: float, kind: str, share: float = 0.0
 ) -> dict[str, float]:
-    """The times of a phase; prints them with what the callers were told. ``share``: CPU of each busy process."""
+    """The times of a phase; prints them with the callers' results. ``share``: CPU of each busy process."""
     log = folder / "log"
     before, begun, cpu, until = cycles(path), log.stat().st_size, loop_cpu(daemon), time.time() + seconds
     reports = {MODEST: folder / f"{MODEST}.{kind}.json"}

@@ -1,4 +1,4 @@
-"""A site on a fake Slurm in which every place that can hold a secret holds one that is easily told from text."""
+"""A site on a fake Slurm where every place that can hold a secret holds one that is easy to find in text."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ OF_THE_OWNER = {name: canary(f"owner{name.replace('_', '')}") for name in ("SLUR
 """Variables that an owner's environment must not hand on, however they came into the chain."""
 FILES = {"jwt.key": canary("jwtkey"), "webhook": f"http://127.0.0.1:9/{canary('webhook')}", "mail": canary("mail")}
 PRIVATE = canary("ownersown")
-"""A secret that an owner passes to their own job, as sbatch does, and that nobody else is shown."""
+"""A secret that an owner passes to a job, as sbatch does, and that no other user may see."""
 ASKED = canary("asked")
-"""What somebody brings along to prove who they are."""
+"""A credential that a user sends to log in."""
 
 
 SECTIONS = """
@@ -101,14 +101,14 @@ class SecretSite:
             return f"{answer.status} {answer.headers}{answer.read().decode('utf-8', 'replace')}"
 
     def ask_as_administrator(self, path: str) -> str:
-        """The document that the socket's side answers root, or why there is none."""
+        """The document that the socket's side answers root, or why none exists."""
         try:
             return json.dumps(self.site.client.transport.ask_root(path))
         except ClientError as error:
             return str(error)
 
     def stored(self) -> str:
-        """All that is in the store but the chains' own scripts and environments."""
+        """All that is in the database except the scripts and environments of the chains."""
         with contextlib.closing(
             sqlite3.connect(f"file:{self.site.folder}/state/mirage.db?mode=ro", uri=True)
         ) as db:

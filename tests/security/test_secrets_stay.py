@@ -35,7 +35,7 @@ KEPT = {
 }
 
 pytestmark = [
-    # A daemon that is killed leaves questions to the fake Slurm in the middle.
+    # A killed daemon leaves queries to the fake Slurm unfinished.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
@@ -62,7 +62,7 @@ def answers(site: SecretSite) -> str:
 
 @pytest.fixture(scope="module")
 def attacked(site: SecretSite) -> SecretSite:
-    """After requests that bring a secret along in every place where a client can put one, and after faults."""
+    """After requests that bring a secret along in every place where a client can put one, and after failures."""
     for headers in (
         {"Authorization": f"Bearer {ASKED}"},
         {"Authorization": f"Basic {ASKED}"},
@@ -97,7 +97,7 @@ def test_answers_hold_no_secret(answers: str) -> None:
 def test_logs_hold_no_secret_at_the_most_talkative_level(attacked: SecretSite) -> None:
     log = attacked.log.read_text()
     assert "level=debug" in log
-    assert "webhook" in log, "the message that could not be sent is told"
+    assert "webhook" in log, "the message that could not be sent is logged"
     assert found_in(log, KEPT | {"brought along": ASKED}) == []
 
 

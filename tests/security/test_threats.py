@@ -47,7 +47,7 @@ FORBIDDEN = {
 }
 STARTS_PROGRAMS = {"run", "Popen", "call", "check_call", "check_output"}
 SAFE_ONLY_WITH = {"torch.load": "weights_only", "np.load": "allow_pickle"}
-"""Called with this argument said."""
+"""Only safe with this argument."""
 
 
 def calls() -> list[tuple[str, str, ast.Call]]:

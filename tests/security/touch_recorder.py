@@ -1,6 +1,6 @@
 """``mirage`` of which the decision loop's thread is recorded: ``touch_recorder.py RECORD HOW`` and mirage's words.
 
-From the first cycle on, each file, process, connection, import and piece of code that this thread touches becomes
+From the first cycle on, each file, process, connection, import and code object that this thread touches becomes
 one line of RECORD: a JSON list of the event and its arguments. Audit hooks report what is opened; ``stat`` and its
 kin raise no events, so they are wrapped. HOW "spoilt": each submission touches what its chain names, in every way
 that is looked for.

@@ -19,7 +19,7 @@ NOT_YET = 1 << 60
 
 @dataclass
 class Account:
-    """An account (with children) or a user (without): its shares and its own usage."""
+    """An account (with children) or a user (without): its shares and its direct usage."""
 
     name: str
     shares: int = 1

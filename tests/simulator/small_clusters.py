@@ -23,7 +23,7 @@ T0 = 28_000_000 * 60
 
 HOUR = 3600
 PROMPT = SchedulerParameters(batch_sched_delay=0, bf_interval=30, sched_interval=60)
-"""Slurm's intervals, with submissions looked at at once."""
+"""Slurm's intervals, with submissions considered immediately."""
 
 NO_BACKFILL = replace(PROMPT, backfill=False)
 

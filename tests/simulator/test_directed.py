@@ -1,4 +1,4 @@
-"""Schedulers that look when they are told to, and nodes that a job has ended on and not left yet."""
+"""Schedulers that the test starts, and nodes that a job has ended on and not left yet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def two_nodes(*sizes: int) -> tuple[DirectedSimulation, list[JobId]]:
-    """n0 and n1, and pending jobs of so many nodes."""
+    """n0 and n1, and pending jobs of these numbers of nodes."""
     sim = DirectedSimulation(cluster(nodes=2), start=T0)
     return sim, [sim.submit(ask(nodes=nodes), 600) for nodes in sizes]
 

@@ -1,4 +1,4 @@
-"""What waiting jobs tell of fair share."""
+"""What waiting jobs show of fair share."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def _table(*requests: JobRequest) -> JobTable:
 def test_a_capped_job_is_overtaken_while_nothing_else_happens() -> None:
     """PriorityMaxAge: the old job's age counts no further, the other's does, and it starts as soon as it leads.
 
-    The old job waits for all nodes; the other fits on the free one, but runs past the old one's planned start.
+    The old job waits for all nodes; the other fits on the free one, but runs past the old job's planned start.
     Old: 1000 from second 1001 on. Other: 300 + (t - 900), above 1000 from the period that begins at 1800.
     """
     config = replace(

@@ -1,4 +1,4 @@
-"""Jobs bound to nodes (``--nodelist``): when they start, what they keep from others, and what changes them."""
+"""Jobs bound to nodes (``--nodelist``): when they start, what they prevent for others, and what changes them."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_an_advance_reservation_of_its_nodes_is_waited_for() -> None:
     assert start(sim, job) == 5 * HOUR
 
 
-# What it keeps from others
+# What it prevents for others
 
 
 def test_the_main_loop_keeps_its_nodes_and_no_others() -> None:
@@ -159,7 +159,7 @@ def test_backfill_takes_its_nodes_only_for_what_ends_before() -> None:
 
 
 def test_that_its_nodes_are_taken_does_not_end_the_search_for_others() -> None:
-    """Backfill gives up on jobs like one that could not start; on which nodes is part of the likeness."""
+    """Backfill skips jobs like one that could not start; the nodes are part of the likeness."""
     sim = simulate(cluster(nodes=2))
     sim.submit(ask(limit=2 * HOUR), 2 * HOUR)
     after(sim, 0)
@@ -321,7 +321,7 @@ class Bound:
 
 
 def plain_starts(jobs: list[Bound]) -> list[int]:
-    """In order of submission, each second: a job starts when nobody before it runs on or waits for its nodes."""
+    """In order of submission, each second: a job starts when no job before it runs on or waits for its nodes."""
     now = 0
     while any(job.start < 0 for job in jobs):
         wanted: set[str] = set()
@@ -359,7 +359,7 @@ def test_the_main_loop_against_a_slow_one(drawn: list[Bound]) -> None:
 @settings(max_examples=40, deadline=None)
 @given(drawn=st.lists(bound_jobs.filter(lambda job: len(job.nodes) == 1), min_size=1, max_size=12))
 def test_backfill_with_one_list_a_node_is_a_queue_for_each_node(drawn: list[Bound]) -> None:
-    """Whatever the others' limits are, nobody can pass on a node of its own queue."""
+    """Whatever the others' limits are, no job can pass on a node of the same queue."""
     jobs = sorted(drawn, key=lambda job: job.submit)
     sim = simulate(cluster(nodes=4))
     ids = []

@@ -99,7 +99,7 @@ requests = st.builds(
 
 
 class Cluster(RuleBasedStateMachine):
-    """Asks everything of a simulation, and recomputes what must hold from its own notes."""
+    """Reads every value of a simulation, and recomputes what must hold from separate records."""
 
     @initialize(config=configurations())
     def begin(self, config: ClusterConfig) -> None:

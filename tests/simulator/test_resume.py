@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 SERVICE = JobRequest("service", "nobody-else", limit=DAY, nodes=2)
 BACKFILLED = replace(CLUSTER, priority=PriorityWeights(age=2 * 7 * DAY, calc_period=1))
-"""Every second of age counts, and at once: no two jobs tie."""
+"""Every second of age counts, without delay: no two jobs tie."""
 AGED = replace(BACKFILLED, scheduler=NO_BACKFILL)
 """Without plans for single nodes it makes no difference which nodes running jobs hold: that is not seen."""
 LIMITED = replace(AGED, default_association=Association(account="", max_jobs=2))

@@ -9,7 +9,7 @@ from mirage.domain.errors import UnknownJob
 from mirage.domain.job import Dependency, DependencyKind, JobId, JobState
 
 LATE = PROMPT.sched_interval
-"""Most seconds between a job's becoming eligible and the next look at it."""
+"""Most seconds between a job's becoming eligible and the next scheduling pass."""
 
 
 def waits_for(kind: DependencyKind, job: int, delay: int = 0) -> tuple[Dependency, ...]:
@@ -99,7 +99,7 @@ def test_after_with_minutes_counts_them_from_the_start() -> None:
 
 
 def test_every_condition_must_hold() -> None:
-    """Conditions with a comma between them."""
+    """Comma-separated conditions."""
     sim = simulate(cluster())
     one = sim.submit(ask(), 500)
     two = sim.submit(ask(), 900)

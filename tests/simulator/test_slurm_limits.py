@@ -24,7 +24,7 @@ def users(**limits: object) -> tuple[Association, ...]:
 
 
 def starts(config: ClusterConfig, *requests: JobRequest, until: int = 5000) -> tuple[list[int], list[str]]:
-    """Start of each job submitted at once and its reason a little later."""
+    """Start of each job, all submitted at the same time, and its reason a little later."""
     sim = simulate(config)
     ids = [sim.submit(request, LONG) for request in requests]
     after(sim, 90)

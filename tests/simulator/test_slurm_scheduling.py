@@ -217,7 +217,7 @@ def test_estimate_start_tells_when_a_job_would_start() -> None:
 
 
 def test_start_times_are_those_of_real_submissions() -> None:
-    """A what-if run leaves the simulation as it was, and foretells what a submission then gets."""
+    """A what-if run leaves the simulation as it was, and predicts what a submission then gets."""
     sim, _ = blocked_head()
     after(sim, 120)
     request = ask(user="cat", limit=500)

@@ -288,7 +288,7 @@ def test_usage_halves_in_a_half_life() -> None:
     )
     sim = simulate(with_a_spare_node(priority=fair, associations=rows, enforce_associations=True))
     sim.set_nodes(("n1", "n2", "n3"), "drain")
-    sim.submit(ask(user="bob", account="b", limit=10 * HOUR), 10 * HOUR)  # 4 CPUs, charged 4 a second
+    sim.submit(ask(user="bob", account="b", limit=10 * HOUR), 10 * HOUR)  # 4 CPUs, charged 4 per second
     waiting = sim.submit(ask(user="ann", account="a", limit=10 * HOUR), 60)
     look(after(sim, half_life), "bob", "b")
     ann = 16.0 * half_life / 2
@@ -322,7 +322,7 @@ def test_billing_weights_charge_gpus() -> None:
     )
     sim = simulate(config)
     sim.submit(ask(user="ann", account="a", cpus_per_node=1, gres_per_node=(("gpu:a100", 3),)), HOUR)  # 31 a s
-    sim.submit(ask(user="bob", account="b", cpus_per_node=3), HOUR)  # 3 a second
+    sim.submit(ask(user="bob", account="b", cpus_per_node=3), HOUR)  # 3 per second
     probe = sim.submit(ask(user="ann", account="a", nodes=2, cpus_per_node=4), 60)
     look(after(sim, 1800), "bob", "b")
     assert priority(sim, probe) / WEIGHT == pytest.approx(2 ** (-(31 / 34) / 0.5), rel=0.01)

@@ -1,4 +1,4 @@
-"""What is said of a slurm.conf: what is missing, not modelled, read otherwise by other releases, or wrong."""
+"""The report on a slurm.conf: what is missing, not modelled, read otherwise by other releases, or wrong."""
 
 from __future__ import annotations
 

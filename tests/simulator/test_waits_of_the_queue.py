@@ -1,4 +1,4 @@
-"""The waits that a simulated cluster tells of are those of the queue: EligibleTime to StartTime, as in Slurm."""
+"""The waits that a simulated cluster reports are those of the queue: EligibleTime to StartTime, as in Slurm."""
 
 from __future__ import annotations
 

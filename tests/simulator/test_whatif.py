@@ -29,7 +29,7 @@ def times(busy: Simulation) -> np.ndarray:
 
 
 def one_by_one(busy: Simulation, times: np.ndarray) -> list[int]:
-    """Each submit time in a copy of its own, submitted as anybody would."""
+    """Each submit time in a separate copy, submitted as a user would."""
     found = []
     for time in times.tolist():
         world = busy.copy()

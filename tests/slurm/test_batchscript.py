@@ -1,4 +1,4 @@
-"""Batch scripts, their options and what becomes of them; the truth is what a real sbatch (22.05) made."""
+"""Batch scripts, their options and the jobs they become; the truth is what a real sbatch (22.05) made."""
 
 from __future__ import annotations
 

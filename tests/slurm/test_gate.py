@@ -116,7 +116,7 @@ def test_link_runs_unless_the_one_before_has_ended_the_chain(
 def test_link_of_one_writer_waits_until_the_one_before_is_over(
     tmp_path: Path, gate: Gate, states: tuple[str, ...], code: int, shell: str
 ) -> None:
-    """Its nodes are free while that one is suspended; a Slurm that is away for a while does not let it go."""
+    """Its nodes are free while that one is suspended; a Slurm that is away for a while does not release it."""
     done = waited(tmp_path, gate, states, shell, {})
     assert done.returncode == code, done.stderr
     waits = len(states) - 1 if gate.bound or states[0] != "DOWN" else 0

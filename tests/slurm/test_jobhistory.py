@@ -22,7 +22,7 @@ TIMES = ("Submit", "Eligible", "Start", "End")
 
 
 def answer(version: str) -> tuple[str, str]:
-    """What our own question got, and its mark."""
+    """The output of Mirage's query, and its mark."""
     mark = json.loads((ASSETS / version / "index.json").read_text())["mark"]
     return text_of(version, "sacct.mirage-history.epoch.txt"), mark
 
@@ -32,7 +32,7 @@ def text_of(version: str, name: str) -> str:
 
 
 def recorded(version: str) -> list[dict[str, str]]:
-    """Every run of every job, each field by its name, by a question of its own a moment before."""
+    """Every run of every job, each field by its name, from a separate query a moment before."""
     cell = json.loads((ASSETS / version / "index.json").read_text())["cell"]
     text = text_of(version, "sacct.history.epoch.txt")
     fields = text.partition("\n")[0].split(cell)[:-1]
@@ -42,7 +42,7 @@ def recorded(version: str) -> list[dict[str, str]]:
 
 
 def printed(rows: list[dict[str, str]]) -> str:
-    """Rows as the question of ours would have them."""
+    """Rows as Mirage's query would return them."""
 
     def cell(row: dict[str, str], field: str) -> str:
         return f"{row[field]}{MARK}" if field in TIMES and row[field] != "Unknown" else row[field]

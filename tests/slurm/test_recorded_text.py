@@ -49,7 +49,7 @@ class Recordings:
         return {name: by_id[job_id] for name, job_id in self.ids.items() if job_id in by_id}
 
     def shown(self) -> dict[JobId, dict[str, str]]:
-        """What ``scontrol`` said of each job at about the same time, by its words."""
+        """What ``scontrol`` showed of each job at about the same time, by its words."""
         lines = re.findall(r"(?ms)^JobId=(\d+) (.*?)(?=^JobId=|\Z)", self.text("scontrol.jobs-oneline.epoch.txt"))
         return {JobId(int(job_id)): dict(re.findall(r"(\w+)=(\S*)", rest)) for job_id, rest in lines}
 
@@ -63,7 +63,7 @@ def test_there_is_something_to_test_on() -> None:
     assert "22.05.8" in VERSIONS
 
 
-# What was asked
+# What was requested
 
 
 def test_what_was_recorded_is_what_we_ask(recorded: Recordings) -> None:

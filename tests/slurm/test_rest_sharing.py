@@ -1,4 +1,4 @@
-"""Whole nodes as slurmrestd spells them, and what ``scontrol`` said of the same jobs, on each recorded release."""
+"""Whole nodes in slurmrestd's format, and what ``scontrol`` showed of the same jobs, on each recorded release."""
 
 from __future__ import annotations
 

@@ -245,7 +245,7 @@ def test_any_text_is_read_or_refused(reader: Callable[[str], object], text: str)
     [
         ("CANCELLED by 1000", JobState.CANCELLED),
         ("CANCELLED by 0", JobState.CANCELLED),
-        ("CANCELLED+", JobState.CANCELLED),  # cut: by whom is not told
+        ("CANCELLED+", JobState.CANCELLED),  # cut: by whom is unknown
         ("CANCELLED", JobState.NODE_FAIL),
         ("TIMEOUT", JobState.TIMEOUT),
     ],

@@ -71,7 +71,7 @@ def clock(tmp_path: Path) -> Path:
 
 def test_a_process_forked_while_the_lock_was_held_is_freed(program: Path, clock: Path) -> None:
     with subprocess.Popen([program, "fork", "1", clock], stdout=subprocess.PIPE, text=True) as process:
-        process.wait()  # the child continues waiting for a lock that nobody holds any more
+        process.wait()  # the child continues waiting for a lock that no process holds any more
         (stuck,) = stuck_on(clock)
         assert stuck_on(clock.with_name("another")) == frozenset()
         if not free(stuck):

@@ -1,4 +1,4 @@
-"""What the rounds of faults make of accounting's rows."""
+"""What the rounds of failures make of accounting's rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the rounds of faults make of the log of Slurm's commands."""
+"""What the rounds of failures make of the log of Slurm's commands."""
 
 from __future__ import annotations
 

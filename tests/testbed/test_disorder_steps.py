@@ -1,4 +1,4 @@
-"""How the rounds of faults judge what scripts themselves wrote, and when links ran."""
+"""How the rounds of failures judge what scripts themselves wrote, and when links ran."""
 
 from __future__ import annotations
 

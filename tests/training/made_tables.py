@@ -24,7 +24,7 @@ def played(folder: Path, schema_name: str = "v2", workers: int = 1, plan: TableP
 
 
 def made_up(seed: int, episodes: int = 5, points: int = 7) -> Table:
-    """Waits at random; features count the points, so that every observation tells where it is from."""
+    """Waits at random; features count the points, so that every observation shows where it is from."""
     rng = np.random.default_rng(seed)
     chosen = schema("v2")
     first = np.arange(episodes) * 9 * HOUR + FIRST

@@ -113,7 +113,7 @@ def test_features_are_what_the_control_loop_shows(
         monkeypatch.setattr(module, "policy_predictor", lambda *_: recorder)
     replay(trace(), CLUSTER, plan("recorder", start=small.start, end=small.end, limit=small.limit))
     for episode in range(len(table)):
-        for index in range(table.submit.shape[1] - 1):  # at the end the loop asks nobody
+        for index in range(table.submit.shape[1] - 1):  # at the end the loop asks no predictor
             seen = recorder.vectors[int(table.submit[episode, 0]), int(table.submit[episode, index])]
             different = np.flatnonzero(seen != table.features[episode, index])
             assert not len(different), [table.schema.names[k] for k in different]

@@ -1,4 +1,4 @@
-"""Makes the screenshots of docs/screens from invented chains: ``make screens``."""
+"""Create the screenshots of docs/screens from invented chains: ``make screens``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The desk: each order is executed at most once, by its owner's agents alone, whoever dies when."""
+"""The agent queue: only the owner's agents run a request, at most once, whichever process dies at any time."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def desk(patience: Patience = Patience(answer=30), **options: object) -> OrderDe
 
 
 def agent(at: OrderDesk, user: str, cluster: FakeCluster, orders: int = 1) -> threading.Thread:
-    """An agent that executes so many orders with the cluster as its Slurm."""
+    """An agent that executes this number of requests with the cluster as its Slurm."""
 
     def serve() -> None:
         for _ in range(orders):

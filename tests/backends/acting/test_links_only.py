@@ -1,4 +1,4 @@
-"""The user's side of acting in somebody's name: links of this user, and nothing else, whatever is asked."""
+"""The user's side of acting in a user's name: it handles only this user's links, whatever it is asked to do."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def obey(cluster: FakeCluster, order: bytes, user: str = "alice") -> Answer:
 
 
 class Omnipotent(FakeCluster):
-    """A Slurm that lets anybody touch anything, and remembers what was touched."""
+    """A Slurm without permission checks that records every job that was changed."""
 
     def __init__(self) -> None:
         super().__init__()

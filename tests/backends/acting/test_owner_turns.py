@@ -26,7 +26,7 @@ DONE = Answer(Verdict.DONE, JobId(7))
 
 
 class Side:
-    """The users' side: mallory's process answers when it is told to, all other users's at once."""
+    """The users' side: mallory's process answers on a signal of the test, all other users' immediately."""
 
     def __init__(self) -> None:
         self.go, self.begun, self.error = Event(), 0, False
@@ -179,7 +179,7 @@ OWNERS = [f"slow{number}" for number in range(6)]
 
 
 class Slow:
-    """Acts of the slow owners end when they are told to, others' at once."""
+    """Acts of the slow owners end on a signal of the test, others' immediately."""
 
     def __init__(self) -> None:
         self.go, self.begun = Event(), Counter[str]()
@@ -227,7 +227,7 @@ def test_result_that_came_late_is_told_to_the_next_attempt(act: Act, result: Ans
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_late_results_keep_no_script(fails: bool) -> None:
-    """Results of sixty acts with 2 MB each, which nobody asks for."""
+    """Results of sixty acts with 2 MB each, which no client reads."""
     given_up = Event()
 
     def ask(owner: str, act: Act) -> Answer:

@@ -1,4 +1,4 @@
-"""Held links that are let go: what is stock, what is a link, and what the loop makes of both."""
+"""Held links that are released: which jobs are stock, which are links, and how the loop treats both."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def test_others_jobs_are_out_of_reach() -> None:
 
 
 class Service:
-    """A loop over stock; ``crash`` keeps the cluster and the store."""
+    """A loop over stock; ``crash`` keeps the cluster and the database."""
 
     def __init__(self, slurm: Operated, of: Chain, predictor: str) -> None:
         self.slurm, self.predictor = slurm, predictor
@@ -348,7 +348,7 @@ def test_stock_that_could_not_be_cancelled_is_tried_again() -> None:
     slurm.cancel_fails, slurm.down = False, True
     service.loop.cycle()
     slurm.down = False
-    assert [job.job_id for job in slurm.live()] == [100], "nothing is done on what was seen before"
+    assert [job.job_id for job in slurm.live()] == [100], "no action follows from an earlier snapshot"
     service.loop.cycle()
     assert slurm.live() == []
 

@@ -1,4 +1,4 @@
-"""One writer on held links: none runs next to another, whoever lets it go."""
+"""One writer on held links: none runs next to another, whichever process releases it."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def test_a_helper_that_its_user_stops_ends_with_sudo() -> None:
-    """And can be traced by nobody but root."""
+    """Only root can trace it."""
     around = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {STOPPED!r}])"
     parent = subprocess.Popen([sys.executable, "-c", around], stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None

@@ -1,4 +1,4 @@
-"""Whose rights the doctor looks at: those of the daemon's account, whoever asks."""
+"""Whose rights the doctor checks: those of the daemon's account, whichever user runs it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def place() -> Iterator[Path]:
 
 @pytest.fixture
 def examined(place: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Findings]:
-    """The findings by check, of a site whose daemon's account is nobody and has the ``level`` at Slurm."""
+    """The findings by check, of a site whose daemon's account is ``nobody`` and has the ``level`` in Slurm."""
     commands, state, assets = place / "bin", place / "state", place / "assets"
     shutil.copytree(ASSETS, assets)
     for folder in (commands, state):

@@ -33,7 +33,7 @@ DAYS = [(-400, -1, "fail"), (-1, 13, "warn"), (-1, 15, "ok"), (1, 400, "fail")]
 
 
 def pem(start: int, end: int) -> bytes:
-    """A private key and its certificate, valid from and until so many days from now."""
+    """A private key and its certificate, valid from and until these numbers of days from now."""
     key, now = generate_private_key(SECP256R1()), datetime.now(UTC)
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
     made = x509.CertificateBuilder(name, name, key.public_key(), 1, now + timedelta(start), now + timedelta(end))

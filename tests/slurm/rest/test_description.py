@@ -64,7 +64,7 @@ def test_options(option: str, fields: dict[str, Any]) -> None:
 def test_how_many_nodes_is_slurms_to_choose_where_the_options_leave_it_to_slurm(option: str) -> None:
     """As ``sbatch`` without ``--nodes``: a job of one node could not hold 100 tasks."""
     assert asked("--ntasks-per-node=4", nodes=2)["maximum_nodes"] == 2
-    assert "maximum_nodes" not in asked("--sockets-per-node=2", nodes=1), "nobody has said one"
+    assert "maximum_nodes" not in asked("--sockets-per-node=2", nodes=1), "no maximum was given"
     assert not {"minimum_nodes", "maximum_nodes"} & asked(option, nodes=1).keys()
     script = "#!/bin/sh\n#SBATCH --nodes=2-4\n"
     found = asked(option, script=script, nodes=1)

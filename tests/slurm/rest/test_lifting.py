@@ -1,4 +1,4 @@
-"""Lifting: one job as any version spells it is one job; what is no spelling of any is said."""
+"""Lifting: one job in any version's format is one job; an unknown format is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers of real slurmrestds, every version of every recorded Slurm, against what squeue and sinfo told then."""
+"""Answers of real slurmrestds, every version of each recorded Slurm, against the squeue and sinfo of that time."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def test_partitions_are_sinfos(folder: Path) -> None:
     text = (folder.parents[1] / "sinfo.mirage.txt").read_text()
     theirs = {part.name: part for part in nodetext.read_partitions(text, index(folder)["mark"])[0] if part.total}
     assert {name: part.total for name, part in ours.items()} == {name: part.total for name, part in theirs.items()}
-    if number(folder) >= 37:  # before, a node's state is told without its flags
+    if number(folder) >= 37:  # before, a node's state comes without its flags
         assert ours == theirs
 
 
