@@ -137,7 +137,7 @@ def test_a_neighbour_that_slows_a_task_down_is_found_out(tmp_path: Path) -> None
     # Ridge regression with W = 50 alone and next to: 50 / 52 of the logarithm.
     found = work.speeds()
     assert np.log(found["a", "b"]) == pytest.approx(np.log(0.6) * 50 / 52, rel=0.01)
-    assert found["b", "a"] == 1.0  # never measured alone: its own speed is unknown
+    assert found["b", "a"] == 1.0  # ``b`` never ran alone: that speed is unknown
     assert found["a", ""] == pytest.approx(10 * 0.6 ** (1 / 52), rel=0.01)
 
 

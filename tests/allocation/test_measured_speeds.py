@@ -72,7 +72,7 @@ def test_few_measurements_are_believed_in_part() -> None:
 
 
 def test_placements_neighbours_and_their_products_are_told_apart() -> None:
-    # Spread tasks always run next to another task; the model has to separate the two factors.
+    # The cost of a spread appears in products with neighbours; the model has to separate the factors.
     long = 1e7
     found = estimate(
         evidence(

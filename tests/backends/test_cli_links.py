@@ -28,7 +28,7 @@ def queue(*jobs: QueuedJob) -> Queue:
 
 
 class Accounting:
-    """Reports of each job what the test set."""
+    """Reports for each job what the test set."""
 
     def __init__(self, *jobs: Job, **how: bool) -> None:
         self.fates = Fates({job.job_id: job for job in jobs}, **how)

@@ -63,7 +63,7 @@ def test_shadows_are_judged_by_the_same_submission() -> None:
 
 
 def test_a_submission_that_was_forced_settles_nothing() -> None:
-    """The reactive predictor is measured to the end: its forecast of an hour before was about another time."""
+    """The reactive predictor defers to the end: its forecast of an hour before was for another submit time."""
     assert watched(3, "reactive") == []
 
 

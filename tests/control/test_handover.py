@@ -127,7 +127,7 @@ def test_the_largest_overlap_bounds_every_policy() -> None:
 
 
 def test_link_that_only_left_is_not_taken_for_replaced() -> None:
-    """A link of one writer that was abandoned, or whose job was requeued, had no successor next to it."""
+    """A one-writer link that was retired, or a link whose job was requeued, had no successor next to it."""
     for policy, requeued, expected in (
         (HandoverPolicy.NONE, False, False),
         (HandoverPolicy.ON_START, True, False),

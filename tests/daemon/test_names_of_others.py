@@ -173,7 +173,7 @@ def test_name_that_stands_for_two_users_is_neithers(site: Site) -> None:
 
 
 def test_names_that_this_machine_does_not_know_are_compared_with_nothing(site: Site) -> None:
-    """A container has only its users; Slurm's tokens and an administrator's name people all the same."""
+    """A container lists only local users; Slurm's tokens and an administrator's name other people all the same."""
     assert site.enters(Session("carol", Scope.READ)) == "carol"
     site.users["carol"] = 1_009
     site.holders._checked.clear()

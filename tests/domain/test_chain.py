@@ -90,7 +90,7 @@ def test_outcomes_join_neighbours_that_ran() -> None:
         chain(),
         (
             link(1, LinkState.ENDED, 0, 100),
-            link(2, LinkState.ENDED),  # cancelled while pending: no separate handover
+            link(2, LinkState.ENDED),  # cancelled while pending: no handover for it
             link(3, LinkState.ENDED, 130, 200),
             link(4, LinkState.RUNNING, 180, 300),
             link(5, LinkState.PENDING),

@@ -4,7 +4,7 @@
 
 Run as root: the callers are the accounts ``bob`` (hostile, several processes) and ``alice``. The daemon is a
 separate process, on a simulated cluster or, with ``--slurm``, on a real one, where it acts by sudo. A poll of
-the simulated queue takes a few milliseconds, one at a real queue some tens, so the same work of the loop is
+the simulated queue takes a few milliseconds, one of a real queue some tens, so the same work of the loop is
 another share of the cycle. Each phase prints what became of the callers' requests and three times:
 
 - ``mean_cycle_s``: the whole cycle. It contains the decisions on the hostile user's own chains (at most a
