@@ -87,7 +87,7 @@ class HandLoop:
 
 @dataclass
 class World:
-    """What a test of the API has at hand."""
+    """The objects that a test of the API uses."""
 
     loop: HandLoop
     desk: OrderDesk
@@ -174,7 +174,7 @@ def serve(**changes: Any) -> Iterator[World]:
 
 
 def definition(chain_id: str = "train-k3q9", **changes: Any) -> dict[str, Any]:
-    """What a client sends to create a chain."""
+    """The body with which a client creates a chain."""
     batch = {"text": "#!/bin/sh\nsleep 1\n", "directory": "/home", "environment": [["HOME", "/home"]]}
     request = {"name": "train", "limit": 3_600, "batch": batch}
     return {"chain_id": chain_id, "name": "train", "request": request} | changes

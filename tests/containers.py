@@ -40,7 +40,7 @@ class Containers:
         return done.stdout
 
     def login(self, user: str, service: str, command: str) -> str:
-        """What a command prints in a user's login shell, in the user's home."""
+        """The output of a command in a user's login shell, in the user's home."""
         return self.run("exec", "-T", "-u", user, service, "bash", "-lc", f"cd; {command}")
 
     def health(self, service: str) -> str:
@@ -48,7 +48,7 @@ class Containers:
         return docker("inspect", "-f", "{{.State.Health.Status}}", identifier).strip() if identifier else ""
 
     def left(self) -> str:
-        """Whatever the engine still has of the project."""
+        """Everything that the engine still has of the project."""
         mine = ("--filter", f"label=com.docker.compose.project={self.project}", "-q")
         return "".join(docker(*what, *mine) for what in (("ps", "-a"), ("volume", "ls"), ("network", "ls")))
 

@@ -241,7 +241,7 @@ class Testbed:
         return self.ask("squeue", "-h", "-a", "-o", "%i").split()
 
     def ask(self, *argv: str) -> str:
-        """What one of Slurm's commands answers its administrator."""
+        """The output of one of Slurm's commands for its administrator."""
         environment = self.environment()
         return subprocess.run(argv, env=environment, capture_output=True, text=True, check=True, timeout=60).stdout
 
@@ -252,7 +252,7 @@ class Testbed:
         self.wait_until(lambda: not self.queue(), 60, "the end of all jobs")
 
     def reset(self) -> None:
-        """As after a start: every service and node up, no jobs."""
+        """The state after a start: every service and node up, no jobs."""
         self.testbed("repair")
 
 

@@ -24,7 +24,7 @@ BEGINNINGS = {
     "body": (OK + b"Content-Length: 1000000\r\n\r\n{", b" "),
     "endless": (OK + b"\r\n{", b" "),
 }
-"""What each kind of server sends first, and then repeatedly."""
+"""The bytes that each kind of server sends first, and then repeatedly."""
 _PAUSE_S = 0.02
 _LONGEST_S = 20.0
 

@@ -49,7 +49,7 @@ class Task:
 
     @property
     def remaining(self) -> Fraction | None:
-        """What is estimated to be left."""
+        """Estimated remaining work."""
         return None if self.expected is None else max(self.expected - (self.work - self.left), Fraction(0))
 
 

@@ -1,4 +1,4 @@
-"""What the agents see and where tasks are put, against plain Python over objects."""
+"""The agents' observations and the placement of tasks, against plain Python over objects."""
 
 from __future__ import annotations
 

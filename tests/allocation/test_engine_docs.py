@@ -1,4 +1,4 @@
-"""What the documentation says of task files is what they are."""
+"""Task files are as the documentation describes them."""
 
 from __future__ import annotations
 

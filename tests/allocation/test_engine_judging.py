@@ -1,4 +1,4 @@
-"""What an ending means: whose doing it is, and whether what was done is kept."""
+"""The meaning of a step's end: who caused it, and whether the completed work is kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tasks report while they run: how far they are, how fast in whose company, and what is estimated of it."""
+"""Tasks' reports while they run: progress, speed next to other tasks, and the estimates made from them."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Work:
         engine_of(self.agent).finish(f"{name}.1")
 
     def speeds(self) -> dict[tuple[str, str], float]:
-        """What is left of one model next to another, and its rate alone, by names."""
+        """The ratio of each model's speed next to another, and its rate alone, by names."""
         found = estimate(self.site.ledger().evidence)
         ratios = {
             (run.model, other.model): float(found.ratio[i, j])

@@ -162,7 +162,7 @@ def test_0_of_an_srun_whose_step_never_began_is_not_believed(runs: JobRuns) -> N
 
 
 def signal_steps(runs: JobRuns, name: str) -> None:
-    """As Slurm does before the limit where --signal comes without B: to all of every step, not to the agent."""
+    """Like Slurm before the limit where --signal comes without B: to all of every step, not to the agent."""
     for file in (runs.job / "steps").iterdir():
         for pid in json.loads(file.read_text())["pids"]:
             os.killpg(pid, signal.Signals[name])

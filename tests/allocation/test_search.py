@@ -49,7 +49,7 @@ class Ranked:
 
 @st.composite
 def worlds(draw: st.DrawFn, strict: bool) -> SimulatedPool:
-    """Whole devices that are alike; some tasks run already."""
+    """Whole devices of one type; some tasks run already."""
     pool = plain_pool(draw(st.integers(1, 3)), draw(st.integers(1, 4)))
     count = draw(st.integers(2, 9))
     nodes, on_node = len(pool.node_names), len(pool.device_node) // len(pool.node_names)

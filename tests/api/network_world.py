@@ -87,7 +87,7 @@ class Network:
         return answer.headers["set-cookie"].split(";")[0]
 
     def in_browser(self, method: str, path: str, user: str, body: Any = None, **headers: str) -> Answer:
-        """As a page asks whose session a login link has opened."""
+        """A page's request for the user whose session a login link has opened."""
         scope = Scope.ADMIN if user in self.gate.admins else Scope.OPERATE
         entered = self.call("GET", self.server.login_link(user, scope).removeprefix(self.server.url))
         cookie = entered.headers["set-cookie"].split(";")[0]

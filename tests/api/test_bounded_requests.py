@@ -1,4 +1,4 @@
-"""Whatever a request may name has a bound: every parameter, and every field of every body."""
+"""Everything in a request has a bound: every parameter, and every field of every body."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_request_body_read_by_hand_is_one_that_is_bounded() -> None:
 
 
 NEEDED = {"failures": {"recovery": "retry"}, "aim": {"kind": "cheapest"}, "request.warn": {"name": "USR1"}}
-"""What must stand next to a field."""
+"""Fields that another field requires."""
 
 
 def posted(place: str, value: Any) -> bytes:

@@ -85,7 +85,7 @@ def test_upgrade_with_an_empty_body_loses_nothing(line: socket.socket) -> None:
 
 @pytest.mark.parametrize("length", [b"Transfer-Encoding: chunked\r\n", b"Content-Length: 5\r\n"])
 def test_body_beside_an_upgrade_is_not_lost(network: Network, line: socket.socket, length: bytes) -> None:
-    """As ``curl --http2`` sends it in plain text; the parser would end the request at its headers."""
+    """The plain-text upgrade of ``curl --http2``; the parser would end the request at its headers."""
     upgrade = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n"
     line.sendall(b"POST /api/v1/chains HTTP/1.1\r\nHost: x\r\n" + upgrade + length + b"\r\nhello")
     answer = all_of(line)
@@ -128,7 +128,7 @@ def test_many_requests_at_once_are_not_held(network: Network, line: socket.socke
 
 
 def test_who_would_speak_otherwise_is_answered_in_http(line: socket.socket) -> None:
-    """As clients do that offer HTTP/2."""
+    """The headers of clients that offer HTTP/2."""
     upgrade = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"
     line.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n" + upgrade + b"\r\n")
     assert line.recv(65_536).startswith(b"HTTP/1.1 200 ")

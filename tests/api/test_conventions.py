@@ -1,4 +1,4 @@
-"""What holds at all addresses: problems, pages, tags, repeated requests, bounds, headers, the audit, readiness."""
+"""Rules for all endpoints: problems, pages, tags, repeated requests, bounds, headers, the audit, readiness."""
 
 from __future__ import annotations
 

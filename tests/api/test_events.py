@@ -72,7 +72,7 @@ class Stream:
         return self._response.read()
 
     def text(self) -> str:
-        """Of the next journal line."""
+        """The text of the next journal entry."""
         while (event := self.event())["event"] == "cycle":
             pass
         return str(json.loads(event["data"])["text"])

@@ -1,4 +1,4 @@
-"""What is kept of one state of the daemon."""
+"""Answers that are held for one state of the daemon."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What predictors, queues, models and replays are asked for, with all of them there: nothing makes them fail."""
+"""Hostile requests for predictors, queues, models and replays: none makes them fail."""
 
 from __future__ import annotations
 

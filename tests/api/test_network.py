@@ -211,7 +211,7 @@ PAGE = "https://mirage.example.org"
 def test_behind_a_proxy_that_passes_on_little_people_log_in_and_act(
     network: Network, passed_on: dict[str, str]
 ) -> None:
-    """As nginx does by default; the daemon has the URL of browsers in ``api.url``."""
+    """Like nginx by default; the daemon has the URL of browsers in ``api.url``."""
     form = urlencode({"token": network.token()})
     browser = {"Origin": PAGE, "Sec_Fetch_Site": "same-origin", **passed_on}
     answer = network.call("POST", "/login", form, **browser)

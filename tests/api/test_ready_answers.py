@@ -132,7 +132,7 @@ def test_each_request_is_logged(still: Network, caplog: pytest.LogCaptureFixture
 
 
 def _lines(caplog: pytest.LogCaptureFixture, asked: list[str]) -> list[Any]:
-    """Of the requests ``asked``: a client may have its answer before its line is written; so may those before."""
+    """Lines of the requests ``asked``, when all are written: a client may get its answer before its line."""
     for _ in range(600):
         written = [record for record in caplog.records if record.name == "mirage.requests"]
         lines = [line for line in written if line.fields["request"] in asked]

@@ -1,4 +1,4 @@
-"""What is done for another's chain is what is done for one that does not exist, whatever the database does."""
+"""A request for another user's chain is treated like one for a missing chain, whatever the database does."""
 
 from __future__ import annotations
 

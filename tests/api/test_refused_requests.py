@@ -1,4 +1,4 @@
-"""What is rejected costs little: few lines in log and audit, and a part of its caller's rate."""
+"""Rejected requests cost little: few lines in log and audit, and a part of the caller's rate."""
 
 from __future__ import annotations
 

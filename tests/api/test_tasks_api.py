@@ -218,7 +218,7 @@ def test_there_is_a_bound_on_owners_whose_files_hang() -> None:
 
 
 def test_look_at_more_owners_than_threads_reads_them_all() -> None:
-    """As an administrator does; a user who looks meanwhile has to be served, too."""
+    """Like an administrator; a user who reads meanwhile has to be served, too."""
     go = threading.Event()
 
     def read(folder: str, owner: Viewer, known: object) -> Reading:

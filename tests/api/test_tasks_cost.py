@@ -1,4 +1,4 @@
-"""What it costs to show a file that a user writes: little, however large it is and however often it changes."""
+"""Showing a file that a user writes costs little, however large it is and however often it changes."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_tasks_files_of_one_owner_have_a_share_of_the_processor() -> None:
 
 
 def test_tasks_flood_of_a_large_file_takes_no_more_than_the_share(tmp_path: Path) -> None:
-    """As long as half a second of the owner's share lasts; then nothing is read."""
+    """Reads continue until half a second of the owner's share is used; then nothing is read."""
     nodes = {f"n{number}": [[0, "gpu"]] for number in range(10_000)}
     write(tmp_path, NOTHING | {"links": [{"job": None, "began": None, "nodes": nodes}]})
     own, looks = replace(chain(1), tasks_state=str(tmp_path)), 0

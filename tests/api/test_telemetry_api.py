@@ -1,4 +1,4 @@
-"""Who may scrape, and who may try whether messages arrive."""
+"""Access to metrics, and to the test of notification channels."""
 
 from __future__ import annotations
 

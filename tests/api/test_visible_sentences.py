@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from network_world import Network
 
 ALL = "did what was asked"
-"""What the loop says of the chains of all."""
+"""The loop's sentence about the chains of all users."""
 STREAM = "/api/v1/events"
 
 

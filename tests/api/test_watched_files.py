@@ -44,7 +44,7 @@ def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 @contextmanager
 def without_rights() -> Iterator[None]:
-    """As an ordinary user: root may read everything."""
+    """Run as an ordinary user: root may read everything."""
     before = os.geteuid()
     if before == 0:
         os.seteuid(NOBODY)

@@ -25,7 +25,7 @@ _NUMBERS = itertools.count(1)
 
 @dataclass(frozen=True)
 class Facts:
-    """What there is to test on, and what this adapter's cluster cannot do."""
+    """The cluster under test, and the limits of its adapter."""
 
     user: str
     """In whose name the actuator acts."""
@@ -54,7 +54,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Doing:
-    """What a job does once it runs."""
+    """A job's behaviour after its start."""
 
     runs: int | None = None
     """Seconds; ``None``: until its limit ends it."""
@@ -107,7 +107,7 @@ class World(ABC):
         return request, self._submitted(request)
 
     def _submitted(self, request: JobRequest, tries: int = 5) -> JobId:
-        """As the daemon does where a busy slurmrestd drops the connection: first it looks for the job."""
+        """Like the daemon where a busy slurmrestd drops the connection: first it searches for the job."""
         for _ in range(tries):
             try:
                 return self.actuator.submit(request)

@@ -345,7 +345,7 @@ def test_edited_comment_loses_no_link() -> None:
 
 
 def test_other_job_of_accounting_has_all_runs_asked_for_once() -> None:
-    """As sacct does it: the last job with a number, unless it is asked for all."""
+    """Like sacct: the last job with an ID, unless all are requested."""
     other = replace(OWN16, state=JobState.COMPLETED, end=NOW - 1)
     last, every = Accounting(other), Accounting()
     every.fates = Fates.of_runs([replace(ENDED, tag=""), other], ())

@@ -1,4 +1,4 @@
-"""What the cli backend must not show to other users of the machine, and what it may not see of their jobs."""
+"""Data that the cli backend hides from other users of the machine, and data of their jobs that it may not see."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process of a user can make of its input and output."""
+"""Hostile input and output of a user's process."""
 
 from __future__ import annotations
 

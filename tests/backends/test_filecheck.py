@@ -126,7 +126,7 @@ def test_the_link_of_another_user_is_not_followed(home: Path) -> None:
 
 @as_root
 def test_a_handover_folder_of_another_user_does_not_count(home: Path) -> None:
-    """Who owns it may give one of the owner's files there another link's name."""
+    """The owner of the directory may give one of the chain owner's files there another link's name."""
     home.chmod(0o1777)
     folder = home / HANDOVER_FOLDER
     folder.mkdir(mode=0o777)
@@ -156,7 +156,7 @@ def test_a_directory_that_the_owner_may_not_search_discloses_nothing(home: Path,
 
 @as_root
 def test_what_this_process_may_not_search_is_denied_by_name(home: Path) -> None:
-    """As the daemon's account sees a home of mode 0700: in a process of that account."""
+    """In a process of the daemon's account, for which a home of mode 0700 is closed."""
     touch(home / "done")
     home.chmod(0o700)
     reading, writing = os.pipe()

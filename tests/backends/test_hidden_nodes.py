@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pytest
 
 DENIED = "#!/bin/sh\necho slurm_load_node: Access/permission denied >&2\nexit 1\n"
-"""As ``sinfo`` of 22.05 says it."""
+"""The output of ``sinfo`` 22.05."""
 
 
 def test_queue_is_seen_where_slurm_shows_no_nodes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,4 +1,4 @@
-"""What the log says of links without their marks, and of jobs that have the IDs of links."""
+"""Log entries about links without their marks, and about jobs that have the IDs of links."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ FATES = sorted(ASSETS.glob("*/sacct.mirage-fate.epoch.txt"))
 
 @pytest.fixture(params=FATES, ids=lambda file: file.parent.name)
 def printed(request: pytest.FixtureRequest) -> tuple[str, str]:
-    """What one version of Slurm printed, and the mark within."""
+    """The output of one version of Slurm, and the mark within."""
     file: Path = request.param
     mark: str = json.loads((file.parent / "index.json").read_text())["mark"]
     return file.read_bytes().decode("utf-8", "surrogateescape"), mark

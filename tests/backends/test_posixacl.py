@@ -109,7 +109,7 @@ def test_acl_every_mode_lets_in_whom_the_kernel_lets_in(home: Path) -> None:
 
 
 def test_acl_of_the_daemon_lets_no_member_of_the_group_in(home: Path) -> None:
-    """What `setfacl -m u:daemon:x` makes: the mode's group bits are the mask, and the group has nothing."""
+    """The result of `setfacl -m u:daemon:x`: the mode's group bits are the mask, and the group has nothing."""
     daemon = 4_009
     os.setxattr(
         home,

@@ -38,7 +38,7 @@ def test_requeued_link_has_the_runs_that_accounting_tells(state: JobState) -> No
 @pytest.mark.parametrize("resized", [1, 2])
 @pytest.mark.parametrize("lasts", [True, False])
 def test_resized_link_has_had_one_run(resized: int, lasts: bool) -> None:
-    """As Slurm 22.05 prints it: each row bears the time of its size as submit time, all the start of the run."""
+    """The output of Slurm 22.05: each row has the time of its size as submit time, and the start of the run."""
     sizes = [replace(RUNS, nodes=4, state=JobState.RUNNING, end=RUNS.start + 10, tag="")]
     sizes += [replace(sizes[0], nodes=4 - k, submit=RUNS.start + 10 * k) for k in range(1, resized + 1)]
     state, end = (JobState.RUNNING, ABSENT) if lasts else (JobState.COMPLETED, NOW - 1)

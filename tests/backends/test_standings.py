@@ -1,4 +1,4 @@
-"""What a controller grants people: read from what real Slurms printed, asked periodically, known or not."""
+"""Users' limits in the controller: read from recorded output of real Slurms, polled periodically, known or not."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def test_a_job_that_ended_as_slurmctld_was_started_was_lost(world: FakeWorld, pe
 
 
 def test_a_job_that_a_signal_ended_was_cancelled() -> None:
-    """As Slurm 22.05.8 shows a cancelled job after slurmctld was started again: CANCELLED, exit code 0:15."""
+    """A cancelled job in Slurm 22.05.8 after slurmctld was started again: CANCELLED, exit code 0:15."""
     assert parse_end("CANCELLED", 128 + 15) is JobState.CANCELLED
     assert parse_end("CANCELLED", 0) is JobState.NODE_FAIL
 

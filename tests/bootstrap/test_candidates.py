@@ -1,4 +1,4 @@
-"""What the predictor ``auto`` finds to choose among in a daemon."""
+"""The candidates that the predictor ``auto`` finds in a daemon."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def in_use(models: Path, *names: str) -> Path:
 
 
 def who(auto: Auto, *, after: int = 120) -> str:
-    """Who has answered, as the answer says it, once all are found."""
+    """The predictor that answered, by its answer, after all candidates are found."""
     for time in (SEEN.time, SEEN.time + 60, SEEN.time + after):
         answer = auto.predict(replace(SEEN, time=time))
     return answer.basis

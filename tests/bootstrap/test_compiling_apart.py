@@ -61,7 +61,7 @@ def test_compiler_ends_with_the_daemon_that_waits_for_it(tmp_path: Path) -> None
 
 
 def waited_for(what: Callable[[], T]) -> T:
-    """What it gives once that is true, within a minute."""
+    """The first true value within a minute."""
     until = time.monotonic() + 60
     while time.monotonic() < until:
         if found := what():

@@ -1,4 +1,4 @@
-"""What is compiled beforehand is what a run of tasks needs: it compiles nothing more."""
+"""The code compiled beforehand covers a run of tasks: the run compiles nothing more."""
 
 from __future__ import annotations
 

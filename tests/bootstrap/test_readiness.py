@@ -1,4 +1,4 @@
-"""What a check of readiness finds, next to what ``tests/api/test_conventions.py`` asks through the API."""
+"""Results of the readiness check, in addition to the API tests in ``tests/api/test_conventions.py``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lasts for a while: drawn at random, begun at its time, and ended when its time is over."""
+"""Episodes: drawn at random, begun at their times, and ended after their durations."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Episodes:
             self.ctld.at(time, lambda act=act: act(self))
 
     def end_all(self) -> None:
-        """What continues ends now."""
+        """End all running episodes now."""
         for number in tuple(self._ends):
             self._end(number)
 

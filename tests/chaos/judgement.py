@@ -29,7 +29,7 @@ _BAD = (
 
 
 class Accounts(Protocol):
-    """What Slurm itself knows, from a source that is not Mirage's."""
+    """Slurm's state, from a source that is independent of Mirage."""
 
     def of(self, record: ChainRecord) -> list[Job]:
         """Every job that was ever accepted as a link of this chain, as it ended, in order of links."""
@@ -54,7 +54,7 @@ class Accounts(Protocol):
 
 
 def judged(records: Sequence[ChainRecord], journal: Sequence[Entry], accounts: Accounts) -> Iterator[str]:
-    """What is wrong: chains that did not end, or without cause; jobs, links and sentences that do not agree."""
+    """Yield errors: chains that did not end, or without cause; jobs, links and sentences that do not agree."""
     lines: defaultdict[ChainId | None, list[Entry]] = defaultdict(list)
     for entry in journal:
         lines[entry.chain].append(entry)
@@ -132,7 +132,7 @@ def _start(start: int, end: int, state: JobState) -> int:
 
 
 def _code(state: JobState, code: int) -> tuple[int, ...]:
-    """Of a job that exited by itself: for one that was ended squeue says 143 and sacct 0, and neither matters."""
+    """The exit code of a job that exited by itself; of an ended one squeue shows 143, sacct 0: neither matters."""
     return (code,) if state in (JobState.COMPLETED, JobState.FAILED) else ()
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class StoreMishap(StrEnum):
-    """What befalls one transaction."""
+    """The mishap of one transaction."""
 
     NOT_WRITTEN = "cannot be written: the disk is full or the database locked"
     ANSWER_LOST = "is committed, the answer lost"
@@ -56,7 +56,7 @@ class SkewedClock:
         return self.ctld.now + self.skew
 
     def true(self) -> int:
-        """What only ever runs on."""
+        """The true time, which never goes back."""
         return self.ctld.now
 
 
@@ -176,7 +176,7 @@ class Daemon:
 
 @contextmanager
 def befallen(daemon: Daemon) -> Iterator[None]:
-    """Whatever writes to a database meets what befalls the daemon's transactions."""
+    """Each writer of a database meets the same mishaps as the daemon's transactions."""
     write = Database.write
 
     def faulty(database: Database, work: Callable[[Any], Any]) -> Any:

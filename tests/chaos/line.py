@@ -33,7 +33,7 @@ class Killed(BaseException):
 
 
 class Mishap(StrEnum):
-    """What befalls one call."""
+    """The mishap of one call."""
 
     NONE = "nothing"
     UNREACHABLE = "does not reach the controller"

@@ -101,12 +101,12 @@ class Oracle:
     _shown: set[tuple[JobId, int]] = field(default_factory=set)
     """Jobs and limits, as this cycle has seen them."""
     _known_limits: set[tuple[JobId, int]] = field(default_factory=set)
-    """As cycles have seen them to whose end nothing went wrong."""
+    """Jobs and limits, as seen by cycles that ended without an error."""
     _admins: frozenset[int] = frozenset()
     """Which jobs an administrator held when the queue was seen."""
     _pausable: set[ChainId] = field(default_factory=set)
     _gone_pending: dict[ChainId, tuple[int, JobId]] = field(default_factory=dict)
-    """Whose pending link a person cancelled, and who has not been asked to continue since: when, and which job."""
+    """Chains whose pending link a person cancelled and that nothing has resumed since: when, and which job."""
     _posted: list[_Post] = field(default_factory=list)
     _due: list[_Post] = field(default_factory=list)
     _seen: dict[str, Job] = field(default_factory=dict)
@@ -142,7 +142,7 @@ class Oracle:
             self._known_limits |= self._shown
 
     def daemon_ended(self) -> None:
-        """Commands that it has not executed are lost with it."""
+        """Commands that it has not applied are lost with it."""
         self._posted = []
 
     def asked(self, call: Call) -> None:
@@ -279,7 +279,7 @@ class Oracle:
         return self.ctld.lost(job.job_id) or any(when >= job.end for when in self._accounting_failed)
 
     def told_to_leave(self, job: Job) -> bool:
-        """Whether Mirage's signal had come, and the job executed it."""
+        """Whether Mirage's signal had come, and the job exited because of it."""
         return job.job_id in self.obeyed
 
     def cancelled(self, chain_id: ChainId) -> bool:
@@ -317,7 +317,7 @@ class Oracle:
         return self._fresh and not self.in_the_dark(job)
 
     def _judge_change(self, verb: str, job_id: JobId) -> None:
-        """What an administrator holds is left alone, and what its owner holds as well, unless the chain holds."""
+        """Jobs held by an administrator or their owner are left alone, unless the chain holds them."""
         chain = self.chains.get(_chain_of(self.ctld.request(job_id).tag))
         if job_id in self._admins:
             self._fail(f"scontrol {verb} of job {job_id}, which an administrator holds")
@@ -335,7 +335,7 @@ class Oracle:
         return cancelled or len(at_once) >= _FAILED_STARTS
 
     def _judge_steps(self, record: ChainRecord) -> None:
-        """By what the scripts wrote: of one writer each step once and in order, and all where it is done."""
+        """By the scripts' output: a one-writer chain ran each step in order, none twice, and all if it is done."""
         chain_id = record.chain.chain_id
         done = record.status is ChainStatus.DONE and not self._unknowable(record)
         goal = self.scripts.goals.get(chain_id) if done else None

@@ -1,4 +1,4 @@
-"""What people do meanwhile: other time limits, holds, limits of users, drained nodes, edited scripts, garbage."""
+"""Actions of people: other time limits, holds, limits of users, drained nodes, edited scripts, garbage."""
 
 from __future__ import annotations
 

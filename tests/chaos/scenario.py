@@ -58,7 +58,7 @@ MEMORY = Path("/dev/shm")
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of one seed."""
+    """The result of one seed."""
 
     seed: int
     broken: tuple[str, ...]
@@ -77,7 +77,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Climate:
-    """What may happen in a scenario."""
+    """The events that may happen in a scenario."""
 
     faults: bool = True
     deeds: tuple[Callable[[People], None], ...] = DEEDS
@@ -231,7 +231,7 @@ class Scenario:
         self.daemon.stop()
 
     def _intended(self, tag: str) -> bool:
-        """By what is on disk, past whatever the daemon remembers."""
+        """By the database on disk, whatever the daemon remembers."""
         _, chain_id, index = tag.split(":")
         query = 'SELECT 1 FROM links WHERE chain_id = ? AND "index" = ?'
         with closing(sqlite3.connect(self.folder / "mirage.db")) as database:

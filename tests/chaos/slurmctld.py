@@ -30,7 +30,7 @@ WARNED_EARLY = 60
 
 
 class Program(Protocol):
-    """What runs in the jobs."""
+    """A program that runs in the jobs."""
 
     def starts(self, job: Job, request: JobRequest) -> None:
         """The job runs, for the first time or again."""
@@ -49,7 +49,7 @@ class Slurmctld:
     nodes: tuple[str, ...]
     now: int
     fate: Callable[[JobRequest], Run]
-    """What a submitted job will do once it runs."""
+    """A submitted job's behaviour after its start."""
     epilog: int = 0
     """Seconds for which an ended job is COMPLETING and keeps its nodes."""
     lag: int = 0
@@ -133,7 +133,7 @@ class Slurmctld:
         self._change(job_id, nice=nice)
 
     def sharing(self, job_id: JobId) -> str:
-        """What ``scontrol show job`` says of its nodes, which it has alone, and of its requeueing."""
+        """The output of ``scontrol show job`` on its nodes, which it has alone, and on its requeueing."""
         return f"JobId={job_id} Requeue={int(self._requests[job_id].requeue is not False)} OverSubscribe=NO\n"
 
     def set_node_list(self, job_id: JobId, nodes: str) -> None:
@@ -231,7 +231,7 @@ class Slurmctld:
         self._put(replace(job, limit=seconds, end=end))
 
     def request(self, job_id: JobId) -> JobRequest:
-        """What was submitted."""
+        """The request as it was submitted."""
         return self._requests[job_id]
 
     def obey(self, job_id: JobId, after: int) -> None:

@@ -99,7 +99,7 @@ class Scripts:
         return self.steps[chain][-1].number if self.steps[chain] else 0
 
     def _write(self, chain: str) -> None:
-        """What the scripts of one chain have written until now."""
+        """The output of one chain's scripts until now."""
         lines = [line for writer in self._writers.values() if writer.chain == chain for line in self._of(writer)]
         self.steps[chain] += sorted(lines, key=lambda step: (step.at, step.job_id))
 

@@ -12,7 +12,7 @@ ONCE_BROKEN = {
     55: "a forecast longer than the links: each had a successor as soon as it ran, and all ran side by side",
     80: "the same with successors that are in the queue early, under a nice value",
 }
-"""What each once found."""
+"""The error that each seed found in the past."""
 
 
 @pytest.mark.parametrize("seed", range(24))
@@ -32,7 +32,7 @@ def test_a_seed_is_the_same_story_each_time() -> None:
 
 
 def test_the_storms_are_rough() -> None:
-    """What the seeds above go through: were it little, they would prove little."""
+    """The seeds above go through many events: with few events they would show little."""
     verdicts = [play(seed) for seed in range(4)]
     assert sum(verdict.deaths for verdict in verdicts) >= 8
     assert sum(len(verdict.story) for verdict in verdicts) >= 60

@@ -24,7 +24,7 @@ LARGEST_JUMP = 1_800
 
 @dataclass
 class Weather(Episodes):
-    """What goes wrong; after ``clear`` nothing does any more."""
+    """Failures; after ``clear`` nothing fails any more."""
 
     daemon_away_until: int = 0
     doomed: str = ""

@@ -157,7 +157,7 @@ def test_adoption_marks_the_job_and_makes_the_chain(slurm: Path, world: World) -
 
 
 def test_job_that_another_chain_has_marked_meanwhile_is_followed_by_one(slurm: Path, world: World) -> None:
-    """By another daemon, at the same moment: its chain continues, in ours no link follows."""
+    """Another daemon adopts it at the same moment: its chain continues, in ours no link follows."""
     (slurm / "stolen").write_text("Comment=mirage:other-abcde.4hq2zk7a:1")
     done = adopt(slurm, "47", "--no-check", MIRAGE_SOCKET=str(world.socket))
     assert done.returncode == 1
@@ -244,7 +244,7 @@ def test_rejected_chain_gives_the_comment_back(slurm: Path) -> None:
 
 
 def test_chain_that_may_have_been_made_keeps_the_mark(slurm: Path, world: World) -> None:
-    """The loop does not answer: whether it has executed is not known."""
+    """The loop does not answer: whether it has applied the command is unknown."""
     world.loop.ended.set()
     world.loop.over.wait(60)
     object.__setattr__(world.service, "patience", 0.5)

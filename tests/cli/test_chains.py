@@ -201,7 +201,7 @@ def test_exit_codes(world: World, command: str) -> None:
 
 @pytest.mark.parametrize(("status", "code"), [(403, 4), (404, 3), (409, 4), (422, 1), (429, 1), (503, 1)])
 def test_exit_code_follows_the_kind_of_refusal(status: int, code: int) -> None:
-    """What only this daemon does not take is no usage error."""
+    """A value that only this daemon rejects is no usage error."""
     assert exit_code(Refusal(status, "")) == code
 
 

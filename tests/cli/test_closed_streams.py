@@ -31,7 +31,7 @@ def test_commands_work_where_streams_are_closed(tmp_path: Path, closed: list[str
 
 
 def test_no_file_takes_the_place_of_a_closed_stream(tmp_path: Path) -> None:
-    """What is printed would be written into it."""
+    """The printed text would be written into it."""
     code = (
         "from mirage.cli.printing import open_streams, show\n"
         "open_streams()\n"

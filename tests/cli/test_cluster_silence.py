@@ -1,4 +1,4 @@
-"""What commands say of a cluster that does not answer."""
+"""Output of commands while the cluster does not answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose rights root's commands use: a configuration names programs that are run, and files that are written."""
+"""The account whose rights root's commands use: a configuration names programs to run and files to write."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ __all__ = ["world"]
 
 HOSTILE = "\x1b]0;PWN\x07\x1b[31m\nFAKE LINE\r\x9b2J\u202e\u2066\u200f\x7f\x08\t"
 KEPT = ("chain_id", "owner", "user", "tag", "text", "environment")
-"""What finds the chain and its links, and what is never shown."""
+"""Fields that find the chain and its links, and fields that are never shown."""
 COMMANDS = [
     ("chains", "--all"),
     ("chains", "--all", "-o", "chain,name,partition,account,qos,gres,workdir,reason,predictor,aim"),

@@ -39,7 +39,7 @@ EVERYTHING = """
 
 
 def plan(folder: Path, *arguments: str, **variables: str) -> dict[str, Any]:
-    """What a dry run would submit."""
+    """The request that a dry run would submit."""
     done = submit(folder, "--dry-run", "--json", *arguments, **variables)
     assert done.returncode == 0, done.stderr
     document: dict[str, Any] = json.loads(done.stdout)

@@ -60,7 +60,7 @@ def world() -> Iterator[World]:
 
 @pytest.fixture
 def slurm(folder: Path) -> Path:
-    """What the commands of a Slurm have been called with."""
+    """Slurm's commands in ``bin``; the result is the log of their calls."""
     for name, text in (("sbatch", SBATCH), ("scancel", SCANCEL), ("squeue", SQUEUE), ("scontrol", SCONTROL)):
         (folder / "bin" / name).write_text(text)
         (folder / "bin" / name).chmod(0o755)
@@ -168,7 +168,7 @@ def add_links(folder: Path, world: World, *options: str, **variables: str) -> su
 
 
 def polled(world: World, *stock: Job) -> None:
-    """What the last snapshot shows of held links."""
+    """Set the held links of the last snapshot."""
     status = world.loop.status
     world.loop.status = replace(status, snapshot=replace(status.snapshot, stock=stock))
 
@@ -192,7 +192,7 @@ def test_held_links_are_added_to_a_chain(folder: Path, slurm: Path, world: World
 
 
 def dependencies(lines: list[str]) -> list[str]:
-    """What each submitted job waits for."""
+    """The dependency of each submitted job."""
     words = [dict(word.split("=", 1) for word in line.split() if "=" in word) for line in lines]
     return [of.get("--dependency", "") for of in words]
 

@@ -1,4 +1,4 @@
-"""What needs no server: addresses, documents, streams and frames."""
+"""Parts that need no server: addresses, documents, streams and frames."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who listens on a socket that a client has found: not every user who could put one there."""
+"""The owner of a socket that a client has found: not every user who could put one there is accepted."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_listener_in_the_folder_of_a_third_is_not_trusted(tmp_path: Path) -> Non
 @needs_root
 @pytest.mark.parametrize("owner", [0, OTHER])
 def test_daemon_of_the_machine_is_trusted(tmp_path: Path, owner: int) -> None:
-    """As /run/mirage is, or a directory below one of root's in /tmp."""
+    """Like /run/mirage, or a directory below one of root's in /tmp."""
     with listening(OTHER, own_folder(tmp_path / "run", owner)) as path:
         assert connects(path)
 

@@ -47,7 +47,7 @@ WITH: dict[Key, dict[Key, object]] = {
     ("notifications", "mail", "user"): {("notifications", "mail", "password_file"): "{folder}/text"},
     ("notifications", "mail", "password_file"): {("notifications", "mail", "user"): "mirage"},
 }
-"""What must stand next to a key, or next to all keys of a section, so that it counts."""
+"""Settings that a key, or all keys of a section, require to count."""
 
 
 def bounds_of(key: Key) -> tuple[float, ...]:
@@ -81,7 +81,7 @@ def numbers(which: int) -> dict[Key, object]:
 
 
 def beside(key: Key) -> dict[Key, object]:
-    """What must stand next to a key so that it counts."""
+    """Settings that a key requires to count."""
     found: dict[Key, object] = {}
     for length in range(1, len(key) + 1):
         found |= WITH.get(key[:length], {})
@@ -112,7 +112,7 @@ def spelled(value: object) -> str:
 
 
 def built(config: Config, alive: Any, tenure: Any) -> Service:
-    """As the daemon builds it, with what it does right after the first cycle."""
+    """Build as the daemon does, with its actions right after the first cycle."""
     service = build(config, alive, tenure)
     if service.interface is not None:
         service.interface.start()

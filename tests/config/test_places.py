@@ -169,7 +169,7 @@ def test_the_daemon_and_who_looks_for_it_agree(
 def test_a_user_without_home_and_name_gets_a_place_that_can_be_named_in_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As an engine runs a container under a number that the mounted user database does not know."""
+    """Like an engine that runs a container under a UID that the mounted user database lacks."""
     monkeypatch.setattr(os, "getuid", lambda: 4_000_000_000)
     for variables in ({}, {"HOME": "relative"}):
         assert default_places(variables, 4_000_000_000).state == Path("/nonexistent/.local/state/mirage")

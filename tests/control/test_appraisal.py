@@ -1,4 +1,4 @@
-"""What a handover saved: predicted once, as its predecessor ends, in a queue without the successor."""
+"""The savings of a handover: predicted one time, as its predecessor ends, in a queue without the successor."""
 
 from __future__ import annotations
 

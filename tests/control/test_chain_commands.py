@@ -1,4 +1,4 @@
-"""What people ask of their chains, while the loop runs in another thread."""
+"""Users' commands for their chains, while the loop runs in another thread."""
 
 from __future__ import annotations
 

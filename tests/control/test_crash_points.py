@@ -79,7 +79,7 @@ class Watched:
 
 @dataclass
 class World:
-    """What outlives a daemon: the cluster and the database's file."""
+    """The state that outlives a daemon: the cluster and the database's file."""
 
     cluster: FakeCluster
     url: str

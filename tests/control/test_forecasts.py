@@ -1,4 +1,4 @@
-"""What was predicted against what came: only forecasts made as the link was submitted count."""
+"""Forecasts against actual starts: only forecasts made as the link was submitted count."""
 
 from __future__ import annotations
 

@@ -275,7 +275,7 @@ def scripted(text: str = "#!/bin/sh\n#SBATCH -n 2\ntrain\n", **changes: object) 
 
 
 def second_link(**kind: object) -> JobRequest:
-    """What is submitted as the first link runs, an hour after it started."""
+    """The request submitted while the first link runs, an hour after its start."""
     chain_ = replace(chain(), **{"steering": Steering.AUTO, "request": scripted()} | kind)
     service = Service(FakeCluster(lambda request: Fate(wait=0)), "fixed:3h", chain_=chain_)
     service.run(3 * HOUR, tick=MIN)
@@ -331,7 +331,7 @@ def test_auto_leaves_to_the_forecast_what_is_to_follow_one(kind: dict[str, objec
 @pytest.mark.parametrize("policy", [HandoverPolicy.OVERLAP, HandoverPolicy.ON_START])
 @pytest.mark.parametrize("asked", [None, False, True])
 def test_pinned_link_is_requeued_only_where_its_owner_says_so(policy: HandoverPolicy, asked: bool | None) -> None:
-    """By Slurm's default (JobRequeue=1) no pin would keep any of them back."""
+    """By Slurm's default (JobRequeue=1) no pin would delay any of them."""
     pinned = replace(chain(), steering=Steering.PIN, handover=Handover(policy), request=scripted(requeue=asked))
     assert pinned.link_request(2).requeue is (asked or False)
 

@@ -146,7 +146,7 @@ def test_reused_id_of_a_job_without_mark_is_never_acted_on(site: Site, caplog: p
 
 @pytest.mark.parametrize("away", [False, True], ids=["at once", "restarted"])
 def test_reused_id_is_not_cancelled_while_accounting_is_away(site: Site, away: bool) -> None:
-    """What became of the link is not known, and its number is all that could be acted on."""
+    """The state of the link is unknown, and its job ID is the only handle for an action."""
     job_id = site.lose_state()
     site.slurm.accounting_down = True
     if away:

@@ -57,7 +57,7 @@ def records(*, alike: bool) -> list[ChainRecord]:
 
 
 def questions(folder: Path, *, alike: bool, cycles: int) -> tuple[list[Counter[str]], MemoryJournal]:
-    """What Slurm is asked in each cycle once all first links run."""
+    """The queries of each cycle after all first links run."""
     reactive, journal = build_predictor("reactive"), MemoryJournal()
     with FakeSlurm(folder) as slurm:
         commands = Commands(slurm.environment("alice"))

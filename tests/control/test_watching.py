@@ -1,4 +1,4 @@
-"""What passes by is kept: starts between two answers, periodically a whole snapshot."""
+"""Short events are kept: starts between two answers, periodically a whole snapshot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cycle costs as chains grow in number: counted calls, not seconds."""
+"""The cost of a cycle as chains grow in number: counted calls, not seconds."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_queue_command_that_is_withdrawn_is_never_taken() -> None:
     assert all(answer.cancel() for answer in answers[:19])
     (left,) = queue.take()
     assert left.answer is answers[19]
-    assert not left.answer.cancel(), "what is taken is executed"
+    assert not left.answer.cancel(), "each command taken is applied"
     assert not queue.wait(0.0)
     late = queue.put(PauseChain(chain(name="late").chain_id, "mallory"))
     assert late.cancel()

@@ -90,7 +90,7 @@ class Head:
         return (self.folder / "log").read_text()
 
     def leads(self) -> bool:
-        """As it says itself; one that does not answer does not lead."""
+        """Whether it reports that it leads; one that does not answer does not lead."""
         try:
             return bool(self.call("GET", "/healthz")[1]["leads"])
         except (OSError, http.client.HTTPException):

@@ -91,7 +91,7 @@ class Site:
         return subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
 
     def tags(self) -> list[str]:
-        """Of every job of ours ever submitted."""
+        """The tags of all submitted jobs of Mirage."""
         return [job.tag for job in self.slurm.jobs() if job.tag]
 
     def run_clock(self) -> None:

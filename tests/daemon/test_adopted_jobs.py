@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SCRIPT = "#!/bin/sh\n#SBATCH -t 2-00:00:00 -p cpu\n"
 NEXT = "#FAKE runs=7200 exit=1\n"
-"""What the next links do; the job itself runs until a test ends it."""
+"""The behaviour of the next links; the job itself runs until a test ends it."""
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ CHAIN = ("--done-exit-code=none", "--on-failure=cancelled=continue")
 
 
 def adopt(site: Site, job: int, *options: str) -> subprocess.CompletedProcess[str]:
-    """As its owner types it on a login node."""
+    """The owner's command on a login node."""
     return site.mirage("adopt", str(job), "--no-check", *options, **site.slurm.environment(own_user()))
 
 

@@ -39,7 +39,7 @@ def test_units_speak_to_the_daemon_as_it_listens(file: Path) -> None:
 
 
 def test_the_daemon_works_in_an_empty_directory() -> None:
-    """What a model or a user names relatively must lead nowhere."""
+    """Relative names given by a model or a user must lead nowhere."""
     service = read_unit(DEPLOY / "systemd" / "mirage.service")["Service"]
     assert service["WorkingDirectory"] == "/var/lib/mirage/empty"
     assert "mirage/empty" in service["StateDirectory"].split()

@@ -66,7 +66,7 @@ def test_a_cycle_asks_three_questions_at_most(site: Site) -> None:
     standings = sum("--format=%u|%a|%q" in call.arguments for call in site.slurm.calls)
     looks = site.slurm.count("squeue") - standings
     windows = 62
-    """Of a day each, by which the first import looks back two months."""
+    """Windows of a day each, by which the first import reads two months."""
     assert site.slurm.count("sinfo") <= looks
     assert site.slurm.count("sacct") <= looks + windows
 

@@ -95,7 +95,7 @@ class Site:
         return place
 
     def restore(self, backup: Path, *, asks: bool = True, user: str = "") -> None:
-        """As docs/deploy.md says; slurmctld has forgotten by then what has ended."""
+        """The procedure of docs/deploy.md; slurmctld has forgotten the ended jobs by then."""
         self.service.close()
         for name in ("mirage.db-wal", "mirage.db-shm"):
             (self.folder / name).unlink(missing_ok=True)

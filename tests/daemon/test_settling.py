@@ -1,4 +1,4 @@
-"""What the start has made is left alone; what is made later is not."""
+"""Objects of the start are exempt from garbage collection; later ones are not."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from mirage.daemon.usernames import UsersOutdated, check_user_files
 
 
 def test_a_file_that_was_replaced_after_it_was_mounted_is_noticed(tmp_path: Path) -> None:
-    """As a mount of the single file shows it: a file that no directory has."""
+    """Like a mount of the single file: a file that no directory has."""
     passwd = tmp_path / "passwd"
     passwd.write_text("root:x:0:0::/root:/bin/sh\n")
     check_user_files([passwd, tmp_path / "none"])

@@ -1,4 +1,4 @@
-"""What holds on a machine however Mirage was installed there; ``make package-test`` has built the packages."""
+"""Checks on a machine, for any way of installation; ``make package-test`` has built the packages."""
 
 from __future__ import annotations
 

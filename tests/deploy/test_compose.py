@@ -125,7 +125,7 @@ def over(containers: Containers, ids: dict[str, str]) -> bool:
 
 
 def check_chains(containers: Containers, keepalive: ModuleType, ids: dict[str, str]) -> None:
-    """By the scenario's own judgement, and by Slurm's accounting."""
+    """By the judgement of the scenario, and by Slurm's accounting."""
     found = chains(containers)
     fares = [
         keepalive.report.fare(service, found[ids[service.name]], service.links or LINKS)

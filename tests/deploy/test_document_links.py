@@ -18,7 +18,7 @@ _LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)")
 
 
 def anchors(document: Path) -> set[str]:
-    """As GitHub names headings."""
+    """GitHub's anchor of a heading."""
     headings = re.findall(r"^#+ (.*)$", document.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

@@ -23,7 +23,7 @@ BOUNDS = ("--init", "--read-only", "--tmpfs=/tmp", "--cap-drop=ALL", "--security
 
 
 def sources() -> list[str]:
-    """What the image takes from the project."""
+    """The files that the image takes from the project."""
     found = re.findall(r"^COPY (?!--from)(.*) \S+$", DOCKERFILE, re.MULTILINE)
     return [source for line in found for source in line.split()]
 

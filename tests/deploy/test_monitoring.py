@@ -61,7 +61,7 @@ def label_values(name: str) -> set[str]:
 
 
 def expressions() -> Iterator[str]:
-    """Of alerts and dashboard."""
+    """The expressions of alerts and dashboard."""
     yield from re.findall(r"expr: (?:>-\n)?((?:.|\n)*?)\n +(?:for|labels):", RULES.read_text())
     for panel in _panels():
         yield from (target["expr"] for target in panel["targets"])

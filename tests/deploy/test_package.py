@@ -1,4 +1,4 @@
-"""What ``deploy/package/build`` packs, and the scripts that a site's machine runs; no environment is built."""
+"""The packages of ``deploy/package/build``, and the scripts for a site's machine; no environment is built."""
 
 from __future__ import annotations
 

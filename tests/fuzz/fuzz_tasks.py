@@ -1,4 +1,4 @@
-"""What people hand to the scheduling of tasks: task files, traces of tasks, tables of speeds, pools."""
+"""Users' input to task scheduling: task files, traces of tasks, tables of speeds, pools."""
 
 from __future__ import annotations
 

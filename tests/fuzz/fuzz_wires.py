@@ -1,4 +1,4 @@
-"""What programs say to each other, and what people write on command lines and in small files."""
+"""Messages between programs, and users' command lines and small files."""
 
 from __future__ import annotations
 

@@ -50,9 +50,9 @@ class Target:
     corpus: Sequence[Any]
     allowed: tuple[type[BaseException], ...] = (MirageError,)
     words: Sequence[Any] = ()
-    """What else to write into the input."""
+    """Further texts to write into the input."""
     names: str = ""
-    """What the text of every ``MirageError`` must hold: the file's name, where the input is a file."""
+    """Text that every ``MirageError`` must hold: the file's name, where the input is a file."""
 
     def draw(self, chance: Random) -> Any:
         """Changed input: a text, bytes or a document, as the corpus is."""

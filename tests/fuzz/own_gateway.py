@@ -193,7 +193,7 @@ class OwnGateway:
         return link
 
     async def asked_over_http(self, sent: bytes) -> bytes:
-        """What a connection is answered that sends this and listens for a moment."""
+        """The answer to a connection that sends this and listens for a moment."""
         listening = socket.create_server(("127.0.0.1", 0))
         with listening, socket.create_connection(listening.getsockname()) as client:
             accepted, _ = listening.accept()
@@ -222,7 +222,7 @@ class OwnGateway:
 
 
 async def turn() -> None:
-    """What is ready happens."""
+    """Run all callbacks that are ready."""
     for _ in range(TURNS):
         await asyncio.sleep(0)
 

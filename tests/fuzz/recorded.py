@@ -1,4 +1,4 @@
-"""What real Slurms answered, short enough that an edit meets something."""
+"""Recorded answers of real Slurms, short enough that an edit hits something."""
 
 from __future__ import annotations
 

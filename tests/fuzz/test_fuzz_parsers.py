@@ -1,4 +1,4 @@
-"""Whatever a reader is given, it answers or rejects as it promises; ``make fuzz`` does the same for longer."""
+"""Each reader answers or rejects any input as it promises; ``make fuzz`` does the same for longer."""
 
 from __future__ import annotations
 

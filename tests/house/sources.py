@@ -19,7 +19,7 @@ _NAME = re.compile(r"[a-z_0-9.]+(:\w+)?")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What one file says of itself; its tree is not kept, since all of them together would fill the memory."""
+    """A summary of one file; its tree is not kept, since all trees together would fill the memory."""
 
     path: Path
     """Relative to the project's root."""
@@ -35,7 +35,7 @@ class Source:
 
     @property
     def name(self) -> str:
-        """As it is imported: ``mirage.domain.job``."""
+        """The name by which it is imported: ``mirage.domain.job``."""
         parts = self.path.with_suffix("").parts
         return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 

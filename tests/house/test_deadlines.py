@@ -1,4 +1,4 @@
-"""What opens a connection has a deadline for the whole exchange: ``mirage.client.deadline`` and what uses it."""
+"""Connections have a deadline for the whole exchange: ``mirage.client.deadline`` and its users."""
 
 from __future__ import annotations
 

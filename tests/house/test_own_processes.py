@@ -126,7 +126,7 @@ def test_code_compiled_by_others_is_not_loaded(
 def test_code_compiled_below_a_directory_of_another_user_is_not_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who owns a directory of the path can replace what root has made in it."""
+    """The owner of a directory in the path can replace what root has made in it."""
     if os.geteuid() != 0:
         pytest.skip("needs root")
     home = tmp_path / "home"

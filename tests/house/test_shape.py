@@ -135,7 +135,7 @@ def test_every_module_is_used_or_is_where_something_begins() -> None:
 
 
 def test_every_public_name_is_used_somewhere() -> None:
-    """By its word alone: a name that occurs once in all of the product, its templates and documents."""
+    """By the word alone: a name that occurs one time in all of the product, its templates and documents."""
     texts = [source.text for source in chain.from_iterable(map(sources, PRODUCT))]
     texts += [path.read_text() for folder in ("mirage", "docs") for path in (ROOT / folder).rglob("*.j2")]
     texts += [path.read_text() for path in (ROOT / "docs").rglob("*.md")]

@@ -36,7 +36,7 @@ class Reply:
 
     @property
     def values(self) -> list[float]:
-        """Of the first output, in JSON."""
+        """The data of the first output, in JSON."""
         assert self.status == 200, self.body
         return self.document["outputs"][0]["data"]
 

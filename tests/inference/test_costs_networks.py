@@ -66,7 +66,7 @@ def test_recommendation_by_hand() -> None:
 
 
 def test_layers_follow_one_another() -> None:
-    """What goes into a dense or pointwise chain came out of the layer before."""
+    """The input of a dense or pointwise chain is the output of the layer before."""
     for name in ("resnet50", "mobilenetv2"):
         main = [layer for layer in network(name).layers if not layer.name.endswith("shortcut")]
         for before, after in pairwise([layer.shape for layer in main]):

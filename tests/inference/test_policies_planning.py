@@ -138,7 +138,7 @@ def busy() -> Stage:
 
 
 def test_policies_over_a_scenario(busy: Stage) -> None:
-    """What must hold if any of it makes sense; the margins are far from what seeds do."""
+    """Necessary conditions of a useful policy; the margins are far from the variation of seeds."""
     moderate = replace(busy, rates=busy.rates * 0.6)
     assert satisfaction(moderate, "edf") >= satisfaction(moderate, "fcfs")
     assert satisfaction(busy, "edf:late-last") > 1.2 * satisfaction(busy, "edf")

@@ -42,7 +42,7 @@ PERIOD = 0.1
 
 
 def seen_now(look: Look, now: float, ready: int, period: float = PERIOD) -> Sight:
-    """By who has never looked before."""
+    """By an agent without earlier observations."""
     return Eye(look.first, look.dram_bytes).look(look, now, ready, period)
 
 

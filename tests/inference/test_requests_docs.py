@@ -1,4 +1,4 @@
-"""What the documents say of policies, scenarios and columns is what there is."""
+"""Policies, scenarios and columns are as the documents describe them."""
 
 from __future__ import annotations
 

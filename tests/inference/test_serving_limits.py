@@ -1,4 +1,4 @@
-"""What one tenant sends is bounded before work is done for it: the gateway continues for all others."""
+"""Requests of one tenant are bounded before work is done for them: the gateway continues for all others."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 def cpu_seconds(site: Site) -> float:
-    """That the gateway has taken so far."""
+    """The number that the gateway has taken so far."""
     assert site.process is not None
     fields = Path(f"/proc/{site.process.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -163,7 +163,7 @@ def half_sent(site: Site) -> HTTPConnection | None:
 
 
 def test_bytes_of_all_requests_are_bounded_and_shared(site: Site) -> None:
-    """Of 32 MiB: half of them are held by who sends one body and not its last byte."""
+    """Of 32 MiB, half are held by a client that sends one body except its last byte."""
     while (slow := half_sent(site)) is None:
         pass
     full = site.ask("POST", INFER, padded(MIB))

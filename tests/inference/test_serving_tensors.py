@@ -39,7 +39,7 @@ def any_array(datatype: str) -> st.SearchStrategy[np.ndarray]:
 
 
 def anything(*_: object) -> None:
-    """Whatever comes is what the model takes."""
+    """A model that accepts any input."""
 
 
 ANY = st.sampled_from(sorted(DATATYPES)).flatmap(any_array)

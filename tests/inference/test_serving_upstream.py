@@ -21,7 +21,7 @@ GET = Inquiry("GET", "/path?query", [(b"X-Mine", b"1"), (b"Connection", b"close"
 async def talk(
     *answers: list[bytes], method: str = "GET", close: bool = False
 ) -> tuple[list[object], list[bytes]]:
-    """What each request came to, and the connections' requests: a server that says the parts of each answer."""
+    """The results of requests, and each connection's requests, of a server that sends the given parts."""
     told, asked, left = list[object](), list[bytes](), list(answers)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

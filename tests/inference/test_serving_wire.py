@@ -1,4 +1,4 @@
-"""What comes over a connection in other ways than a friendly client sends it."""
+"""Input on a connection that differs from a friendly client's."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ RULES = st.sampled_from(["proportional", "roofline"])
 
 
 def shares(wanted: list[Fraction], bandwidth: Fraction, rule: str) -> list[Fraction]:
-    """What each is given. Max-min: all are filled alike until each has enough or nothing is left."""
+    """The share of each. Max-min: all grow alike until each has enough or nothing is left."""
     if sum(wanted) <= bandwidth:
         return wanted
     if rule == "proportional":

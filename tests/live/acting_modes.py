@@ -1,4 +1,4 @@
-"""What each way of acting in users' names needs on a testbed: agents, sudo, tokens."""
+"""Requirements of each way of acting in users' names on a testbed: agents, sudo, tokens."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def as_user(user: str) -> list[str]:
 
 
 def write_program(path: Path, text: str) -> None:
-    """By bash, since dash would drop exported functions on the way."""
+    """By bash, since dash would drop exported functions."""
     path.write_text(f"#!/bin/bash\n{text}\n")
     path.chmod(0o755)
 

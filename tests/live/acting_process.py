@@ -24,7 +24,7 @@ TESTS = Path(__file__).resolve().parents[1]
 
 
 class ActingProcess:
-    """What the child has, as if it were here."""
+    """The child's attributes, as if they were here."""
 
     def __init__(
         self, factory: str, environment: Mapping[str, str], identity: Mapping[str, Any], now: Callable[[], int]

@@ -40,7 +40,7 @@ class Work:
         return " ".join([*words, f"--state={self.state}", *options])
 
     def submit(self, script: str, *options: str) -> int:
-        """As the one who runs the tests; the script's words go to ``out``."""
+        """As the user who runs the tests; the script's output goes to ``out``."""
         argv = ["sbatch", "--parsable", f"--output={self.folder}/out", "--open-mode=append", *options]
         environment = {"PATH": os.environ["PATH"]}
         done = self.testbed.run(getpass.getuser(), argv, f"#!/bin/bash\n{script}\n", env=environment)

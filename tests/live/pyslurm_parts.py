@@ -1,4 +1,4 @@
-"""What the acting process of the pyslurm tests is made of; imported there, where no test framework is."""
+"""Parts of the acting process in the pyslurm tests; imported there, where no test framework exists."""
 
 from __future__ import annotations
 

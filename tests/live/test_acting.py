@@ -85,7 +85,7 @@ def world(request: pytest.FixtureRequest, privileged_testbed: Testbed, folder: P
 
 
 class TestActing:
-    """What of the contract is about acting."""
+    """The part of the contract about acting."""
 
     test_seen = Contract.test_a_submission_is_seen_at_once_as_it_was_asked_for
     test_pending_cancelled = Contract.test_a_pending_job_is_cancelled
@@ -187,7 +187,7 @@ class Released(ActingWorld):
         self.until(request, JobState.RUNNING)
 
     def stock(self, *indices: int) -> list[JobId]:
-        """As ``mirage submit --held-links`` does: by the user."""
+        """Submit like ``mirage submit --held-links``: by the user."""
         return [self.owner.submit(replace(self.link(index), held=True)) for index in indices]
 
     def ask_for(self, request: JobRequest, tries: int = 50) -> JobId:
@@ -267,7 +267,7 @@ def test_an_administrators_hold_stands(released: Released) -> None:
 
 
 def test_no_right_of_the_operators_reaches_a_users_job(released: Released) -> None:
-    """What Slurm denies to the owner, the daemon's account, which may, does not do either."""
+    """The daemon's account does not do for an owner what Slurm denies to that owner."""
     (first,) = released.stock(1)
     released.cluster.snapshot()
     testbed = released.testbed

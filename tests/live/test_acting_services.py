@@ -138,7 +138,7 @@ def test_chains_of_two_users_run_to_their_end(
 
 @pytest.fixture
 def private() -> Iterator[Path]:
-    """As a home is that no other account may enter."""
+    """Like a home that no other account may enter."""
     folder = Path(tempfile.mkdtemp(prefix="mirage-private-"))
     shutil.chown(folder, "alice", "alice")
     folder.chmod(0o700)

@@ -37,7 +37,7 @@ def shown(testbed: Testbed, job: object) -> dict[str, str]:
 
 
 def alike(testbed: Testbed, job: object) -> dict[str, str]:
-    """What both jobs have; of a pending one Slurm shows a range of nodes."""
+    """The properties that both jobs have; of a pending one Slurm shows a range of nodes."""
     fields = shown(testbed, job)
     return {name: fields[name].partition("-")[0] for name in ALIKE if name in fields}
 

@@ -134,7 +134,7 @@ def write_hundred(work: Work) -> None:
 
 
 def planned(work: Work) -> tuple[list[str], Ledger, list[tuple[str, int]]]:
-    """What the same policy does where nothing takes any time: the starts; each end, and the starts before it."""
+    """The result of the same policy where nothing takes time: the starts; each end, and the starts before it."""
     ordering, placer = registry.ordering("sjf"), registry.placer("best-fit")
     site = Site.of(work.folder / "plan", *read_plan(work.folder / "tasks.toml").tasks)
     found = tuple(NodeFound(name, 32, 512_000, tuple(Device(n, "gpu:a100") for n in range(4))) for name in NODES)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SCENARIOS = ("backfill", "fair-share", "gres", "hold", "max-jobs")
 """One of each kind of rule; ``slurm-testbed/fidelity scenarios`` records all, which takes long."""
 SPEEDS = (120, 60)
-"""What delays commands on a busy machine counts half as much with a clock half as fast: that of a second try."""
+"""Delays of commands on a busy machine count half as much with a clock half as fast: that of a second try."""
 
 
 def test_small_scenarios_are_exact(tmp_path: Path) -> None:

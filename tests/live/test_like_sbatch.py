@@ -82,7 +82,7 @@ DIFFERENT_EACH_TIME = re.compile(
 
 @dataclass(frozen=True)
 class Seen:
-    """What a job sees, and what Slurm shows of it; lines that differ by nature left out."""
+    """The job's view, and Slurm's view of it; lines that differ by nature are left out."""
 
     itself: list[str]
     environment: list[str]
@@ -149,7 +149,7 @@ class Prompt:
         return done.stdout.strip(), read_chain(sink.body, Caller(USER, Scope.OPERATE, 1000), {})
 
     def seen(self, job: str) -> Seen:
-        """What the job has seen, once it has ended."""
+        """The job's view, after it has ended."""
         done = self.folder / f"done.{job}"
         self.testbed.wait_until(done.exists, 60, f"job {job} to end: {self._output()}")
         self.testbed.wait_until(lambda: job not in self.testbed.queue(), 60, f"job {job} to leave the queue")
@@ -220,7 +220,7 @@ def release(testbed: Testbed, owner: CliActuator, cluster: ReleaseCluster, reque
 
 
 def same(prompt: Prompt, submit: Submit, *words: str, more: str = "", but: Sequence[str] = ()) -> Seen:
-    """What the job of ``sbatch`` sees: both links see the same, ``but`` for lines that match one of these."""
+    """Both links see the same as the job of ``sbatch``, ``but`` for lines that match one of these."""
     job, chain = prompt.submit(*words, more=more)
     plain, previous = prompt.seen(job), NO_JOB
     assert "umask: 0027," in "".join(plain.itself) or more, "the shell's, not the test's"

@@ -29,7 +29,7 @@ SCRIPTS = {
     "shell": (STEP, WarnSignal("TERM", 120, batch_only=True)),
     "alone": (STEP, None),
 }
-"""Whose steps are warned, whose batch shell is, and one that is not warned of its limit: all get the signal."""
+"""The signal reaches all: jobs whose steps are warned, whose batch shell is, and one without a warning."""
 
 
 @pytest.mark.parametrize("name", SCRIPTS)

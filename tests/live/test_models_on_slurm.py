@@ -164,7 +164,7 @@ def test_each_is_in_charge_of_a_hand_over_and_in_shadow_of_the_others(site: Site
 
 
 def forecasts(site: Site) -> list[Entry]:
-    """What was predicted and by whom; each is of the form that its plugin's models have."""
+    """The predictions and their predictors; each has the form of its plugin's models."""
     found = [entry for entry in site.entries(EntryKind.DECISION, EntryKind.SHADOW) if entry.prediction is not None]
     for entry in found:
         of_waits = entry.predictor.startswith(("random-forest", "xgboost"))

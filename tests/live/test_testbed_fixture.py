@@ -1,4 +1,4 @@
-"""What every live test relies on: jobs run as their users, on Slurm's clock, and each test starts from nothing."""
+"""Basis of every live test: jobs run as their users, on Slurm's clock, and each test starts from nothing."""
 
 from __future__ import annotations
 

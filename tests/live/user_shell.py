@@ -40,7 +40,7 @@ class Shell:
         self._find_program()
 
     def type(self, command: str) -> str:
-        """What the command says; one that ends in ``&`` continues to run."""
+        """The output of the command; one that ends in ``&`` continues to run."""
         whole = command.replace("CHECKOUT", str(ROOT))
         background = whole.endswith("&") and not whole.endswith("&&")
         process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""What the learners share: environments that step as Gymnasium's, networks, exact judging, export."""
+"""Parts that the learners share: environments that step as Gymnasium's, networks, exact judging, export."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What plugins lean on: the SDK and nothing else of Mirage; libraries for training only where they are trained."""
+"""Imports of plugins: of Mirage only the SDK; libraries for training only where they are trained."""
 
 from __future__ import annotations
 

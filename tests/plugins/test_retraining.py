@@ -219,7 +219,7 @@ def test_one_that_the_daemons_end_cut_short_begins_anew(setting: Setting) -> Non
 
 def test_one_that_was_killed_with_the_daemon_begins_again_at_once_and_not_for_ever(setting: Setting) -> None:
     def killed() -> bool:
-        """What a daemon that is killed leaves of its note."""
+        """The note as a killed daemon leaves it."""
         notes.append((setting.folder / "training/last.json").read_text())
         return True
 

@@ -175,7 +175,7 @@ def test_an_empty_shelf_has_nothing(tmp_path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="to become another user needs root")
 @pytest.mark.parametrize("command", ["promote", "rollback"])
 def test_root_leaves_the_model_registry_to_the_account_of_the_daemon(tmp_path, artifacts, command: str) -> None:
-    """Whatever root's umask is: the daemon reads it, and promotes by itself."""
+    """Under any umask of root: the daemon reads it, and promotes by itself."""
     state, private = tmp_path / "state", tmp_path / "root"
     state.mkdir()
     shutil.copytree(artifacts[0], private)
@@ -223,7 +223,7 @@ def error_of(act) -> str:
 
 
 def test_an_artifact_that_changes_while_it_is_read_is_not_promoted(tmp_path, artifacts, monkeypatch) -> None:
-    """What was tried is what is put in use."""
+    """The version that was tried is the one promoted."""
     folder, other = tmp_path / "made", json.loads((artifacts[1] / "manifest.json").read_text())
     shutil.copytree(artifacts[0], folder)
 

@@ -41,7 +41,7 @@ def trained(place) -> Path:
 
 
 def test_what_was_trained_replays(place, trained) -> None:
-    """By the name a user gives it, in a process that has it from the directory alone."""
+    """By the name that a user gives, in a process that has it from the directory alone."""
     _, mirage = place
     span = ("--start", "2025-01-14", "--end", "2025-01-14T12:00", "--every", "6h")
     command = ("replay", "generated:demo:1", "--cluster", "demo", "--limit", "12h", *span, "--workers", "1")

@@ -1,4 +1,4 @@
-"""What became of forecasts, found in observations alone; the plan that experience corrects."""
+"""Results of forecasts, found in observations alone; the plan that experience corrects."""
 
 from __future__ import annotations
 

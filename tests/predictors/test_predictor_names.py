@@ -1,4 +1,4 @@
-"""What a user may call a predictor: names and bounded numbers, no path, and no number that cannot be used."""
+"""Valid names of predictors: names and bounded numbers, no path, and no number that cannot be used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an owner wants of handovers: written, read from forecasts, and met in the long run."""
+"""An owner's objective for handovers: written, read from forecasts, and met in the long run."""
 
 from __future__ import annotations
 

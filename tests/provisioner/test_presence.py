@@ -1,4 +1,4 @@
-"""What keeps a link in the queue, and when it may start."""
+"""Reasons for which a link stays in the queue, and its possible start."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mirage.provisioner.presence import Kept, expected_start, kept_by, kept_unti
 
 HOUR, MIN = 3_600, 60
 END, PLAN = 2 * HOUR, 2 * HOUR + 7 * MIN
-"""Of the first link by its limit; Slurm's plan for the second."""
+"""End of the first link by its limit; Slurm's plan for the second."""
 
 
 def record(steering: Steering, policy: HandoverPolicy, *, unpinned: bool = False) -> ChainRecord:

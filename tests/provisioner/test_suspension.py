@@ -1,4 +1,4 @@
-"""What a chain has lost while Slurm had suspended its links, against a count of every minute."""
+"""The time that a chain lost while Slurm had suspended its links, against a count of every minute."""
 
 from __future__ import annotations
 

@@ -71,6 +71,6 @@ def test_link_that_does_not_look_has_worked(looks: bool) -> None:
 def test_exit_code_is_the_scripts_also_before_the_end_of_the_one_before_is_known(
     state: JobState, code: int, status: ChainStatus, failures: int
 ) -> None:
-    """As while accounting is away: the work that is done is not done again."""
+    """Like while accounting is away: completed work is not repeated."""
     ended = after(both_run(), LinkEnded(2, 100, 250, state, code), now=250)
     assert (ended.links[1].waited, ended.status, ended.failures) == (False, status, failures)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def canary(place: str) -> str:
-    """What stands for the secret of one place; long enough for a key."""
+    """The text that stands for the secret of one place; long enough for a key."""
     return f"CANARY{place}0123456789abcdef0123456789"
 
 

@@ -52,7 +52,7 @@ SYSTEM = tuple(
 CONFIGURED = ("reactive", "quantile")
 """Predictors of the configuration, which are built again at a reload: the active one and its fallback."""
 PACKAGES = ("mirage", "apscheduler", "tzlocal")
-"""Whose modules the loop's thread may import; none of a predictor's."""
+"""Packages whose modules the loop's thread may import; none of a predictor's."""
 SILENT = ("marshal.loads", "builtins.id", "os.killpg", "socket.__new__", "sqlite3.connect/handle")
 """Code of modules, which is known once it is executed; the children of Slurm's commands; what has no name.
 
@@ -99,11 +99,11 @@ class World:
 
     @property
     def place(self) -> Path:
-        """Of all that users name."""
+        """The directory of all files that users name."""
         return self.folder / MARKER
 
     def fill(self) -> None:
-        """What users name is there, and may be read."""
+        """The files that users name exist, and may be read."""
         self.place.mkdir()
         (self.place / "bin").mkdir()
         for command in ("squeue", "sbatch", "python3"):
@@ -129,7 +129,7 @@ class World:
                 process.kill()
 
     def play(self, daemon: subprocess.Popen[bytes]) -> None:
-        """Whatever a user can ask of a daemon."""
+        """All requests that a user can send to a daemon."""
         client = self.site.client
         wait_until(lambda: answers(client), "the daemon's answer")
         more: list[dict[str, Any]] = [
@@ -167,7 +167,7 @@ def answers(client: Client) -> bool:
 
 
 def touched(folder: Path, *, spoilt: bool) -> tuple[Site, list[list[Any]]]:
-    """What the loop's thread touched while users asked for all there is."""
+    """The accesses of the loop's thread while users requested everything."""
     record = folder / "touched"
     with running_site(folder) as site:
         world = World(folder, site)
@@ -183,12 +183,12 @@ DAEMONS_OWN = ("heartbeat", "mirage.db", "transactions")
 
 @dataclass(frozen=True)
 class Judge:
-    """What the loop's thread may touch; a user can name none of it."""
+    """The accesses allowed to the loop's thread; a user can name none of it."""
 
     site: Site
 
     def problems(self, events: list[list[Any]]) -> list[str]:
-        """What it touched next to that."""
+        """The accesses that are not allowed, each with its reason."""
         return [found for event, *arguments in events if (found := self.problem(event, arguments))]
 
     def problem(self, event: str, arguments: list[Any]) -> str:

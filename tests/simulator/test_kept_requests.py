@@ -1,4 +1,4 @@
-"""What a simulation keeps of the jobs that were submitted to it."""
+"""The data that a simulation keeps of the jobs submitted to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds of every simulation, whatever is asked of it: a stateful machine over the facade."""
+"""Invariants of every simulation under any calls: a stateful machine over the facade."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def configurations(draw: st.DrawFn) -> ClusterConfig:
 
 @dataclass(slots=True)
 class Known:
-    """What the test asked for, and what it saw last."""
+    """The test's submissions, and the state it saw last."""
 
     request: JobRequest
     submitted: int

@@ -75,7 +75,7 @@ def hours(config, snapshot: Snapshot, **request) -> int:
     ],
 )
 def test_cpus_of_running_jobs_are_taken(taken: JobLabels | None, wanted: dict[str, object], expected: int) -> None:
-    """Whole nodes where they are not known, and never more than a node has: such a job would be left out."""
+    """Whole nodes where the nodes are unknown, and never more than a node has: such a job would be left out."""
     assert hours(SHARED, full(taken), **wanted) == expected
 
 

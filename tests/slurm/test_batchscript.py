@@ -31,7 +31,7 @@ AROUND = Surroundings("job.sh", "alice", "/home/alice", 1_700_000_000, lambda pa
 
 
 def words(line: str) -> list[str]:
-    """What one #SBATCH line says."""
+    """The content of one #SBATCH line."""
     return [word.text for word in read_directives(f"#!/bin/sh\n{line}\ntrue\n", SBATCH_LINE, "q").words]
 
 

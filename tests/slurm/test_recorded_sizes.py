@@ -1,4 +1,4 @@
-"""What running jobs take of their nodes, as every recorded version of Slurm prints it."""
+"""Resources that running jobs take of their nodes, in the output of every recorded version of Slurm."""
 
 from __future__ import annotations
 

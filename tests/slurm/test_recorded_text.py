@@ -25,7 +25,7 @@ LINK_TAGS = {"running-link": "mirage:abc:1", "held-link": "mirage:abc:2"}
 
 
 class Recordings:
-    """What one version of Slurm printed."""
+    """The output of one version of Slurm."""
 
     def __init__(self, version: str) -> None:
         self.directory = ASSETS / version

@@ -26,7 +26,7 @@ def told_by_scontrol(release: str) -> dict[int, bool]:
 
 @pytest.mark.parametrize("release", sorted({path.parts[-4] for path in RECORDED}))
 def test_the_job_that_asked_for_whole_nodes_has_them_and_a_small_one_has_not(release: str) -> None:
-    """Of the recorded jobs one is named for its ``--exclusive``; the small ones asked for a CPU each."""
+    """One of the recorded jobs is named for its ``--exclusive``; the small ones asked for a CPU each."""
     text = (ASSETS / release / "scontrol.jobs-oneline.epoch.txt").read_text(encoding="utf-8", errors="replace")
     named = {found[1]: line for line in text.splitlines() if (found := re.search(r"JobName=(\S+)", line))}
     assert has_whole_nodes(named["running-whole-node"])

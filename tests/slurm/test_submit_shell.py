@@ -1,4 +1,4 @@
-"""What a job inherits from the shell that submits it: umask, resource limits, nice value."""
+"""A job inherits from the shell that submits it: umask, resource limits, nice value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What sbatch itself says before it asks any controller, and what of a controller's words may pass."""
+"""sbatch's errors before it contacts a controller, and the controller's errors that may pass."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from mirage.slurm.rejections import concerns_others, is_permanent
     ],
 )
 def test_what_sbatch_itself_does_not_take_is_rejected_for_good(said: str, reason: str) -> None:
-    """As sbatch 22.05 prints it, without a word to a controller; no retry can help."""
+    """The output of sbatch 22.05, without a request to a controller; no retry can help."""
     error = wording.refusal(said, "sbatch")
     assert isinstance(error, SubmissionRejected)
     assert error.reason == reason

@@ -44,7 +44,7 @@ class PostgresServer:
     folder: Path
     port: int
     account: str | None
-    """Whom to become, where tests run as root, which PostgreSQL rejects."""
+    """The account to become, where tests run as root, which PostgreSQL rejects."""
     process: subprocess.Popen[bytes] | None = field(default=None)
 
     @classmethod

@@ -34,7 +34,7 @@ def source(tmp_path: Path) -> Location:
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """As ``/tmp`` is, and where others can come to."""
+    """A directory with the mode of ``/tmp``, which other users can enter."""
     with tempfile.TemporaryDirectory(prefix="mirage-open-") as name:
         Path(name).chmod(0o1777)
         yield Path(name)

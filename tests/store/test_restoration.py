@@ -51,7 +51,7 @@ def filled(url: str) -> str:
 
 
 def restore(backup: Path, url: str) -> None:
-    """As docs/deploy.md says."""
+    """The procedure of docs/deploy.md."""
     file = locate(url).file
     if file is None:
         argv = ["pg_restore", "--clean", "--if-exists", "--no-owner", "-d", url, str(backup)]

@@ -1,4 +1,4 @@
-"""What every chain store does, the one in memory and those in databases."""
+"""The contract of all chain stores, the one in memory and those in databases."""
 
 from __future__ import annotations
 

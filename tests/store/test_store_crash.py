@@ -115,7 +115,7 @@ def test_several_threads_write_what_they_may(store: Store) -> None:
 
 @pytest.mark.parametrize("kind", ["sqlite"])
 def test_a_commit_is_on_disk_even_if_the_power_fails(kind: str, tmp_path: Path) -> None:
-    """What cannot be tried is at least asked for: the disk is waited for at every commit."""
+    """Settings replace what cannot be tried: the database waits for the disk at every commit."""
     store = open_store(f"{kind}:///{tmp_path}/mirage.db")
     pragmas = {
         name: store.database.read(lambda c, name=name: c.exec_driver_sql(f"PRAGMA {name}").scalar())  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""What goes wrong with databases: one error that says where, what and what to do; nothing half-written."""
+"""Failures of databases: one error with place, cause and remedy; nothing half-written."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def test_a_file_that_is_no_database(file: Path) -> None:
 
 
 def _read_chains(url: str) -> None:
-    """What is damaged may be met on the way in."""
+    """Damage may already be found while the database is opened."""
     store = open_store(url)
     try:
         store.chains.load()

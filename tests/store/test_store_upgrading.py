@@ -50,7 +50,7 @@ CHAINS = {
     "svc": of_then(record().with_link(ran(1, 100, 200)).with_link(ran(2, 230, 330)).with_link(ran(3, 300, 400))),
     "other": of_then(record("other", links=2, reason="it's \N{SNOWMAN}")),
 }
-"""What ``freeze_schema.py`` has put into each."""
+"""The content that ``freeze_schema.py`` has put into each."""
 
 
 def thaw(revision: str, url: str) -> str:

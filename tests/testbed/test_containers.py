@@ -30,7 +30,7 @@ def instructions(word: str) -> list[list[str]]:
 
 
 def sources() -> list[str]:
-    """What the images take from the project, relative to its root."""
+    """The files that the images take from the project, relative to its root."""
     return [source for arguments in instructions("COPY") for source in arguments[:-1]]
 
 

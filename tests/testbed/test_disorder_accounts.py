@@ -1,4 +1,4 @@
-"""What the rounds of failures make of accounting's rows."""
+"""Accounting's rows as the rounds of failures read them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the rounds of failures make of the log of Slurm's commands."""
+"""The log of Slurm's commands as the rounds of failures read it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a recording takes from slurmctld's log, in the words of two releases."""
+"""The parts of slurmctld's log that a recording takes, in the words of two releases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the testbed program rejects, before anything is started."""
+"""The testbed program rejects bad input before anything is started."""
 
 from __future__ import annotations
 

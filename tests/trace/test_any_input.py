@@ -1,4 +1,4 @@
-"""Whatever a file holds, a reader gives a table or says what is wrong with the file."""
+"""For any file content, a reader returns a table or reports the error in the file."""
 
 from __future__ import annotations
 

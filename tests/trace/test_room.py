@@ -1,4 +1,4 @@
-"""What a hostile trace may take of the machine and of the terminal of who reads it."""
+"""Bounds of a hostile trace: memory and CPU of the machine, and the reader's terminal."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_trace_takes_no_more_than_its_share_of_memory(
 
 
 def test_a_smaller_limit_of_before_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the daemon gives its replays."""
+    """The bounds that the daemon gives its replays."""
     before, small = resource.getrlimit(resource.RLIMIT_DATA), 1 << 40
     monkeypatch.setattr(room, "_limit", lambda: small + 1)
     resource.setrlimit(resource.RLIMIT_DATA, (small, before[1]))

@@ -155,7 +155,7 @@ def test_overlapping_dumps_give_each_record_once_and_keep_requeued_jobs() -> Non
 
 
 def test_resized_job_is_one_run_of_its_last_size() -> None:
-    """As ``sacct -D`` of Slurm 22.05 prints it."""
+    """The output of ``sacct -D`` of Slurm 22.05."""
     head = "JobID|Submit|Eligible|Start|End|State|Timelimit|NNodes|User|Partition|NCPUS"
     row = "1|2026-11-25T{submit}|2026-11-25T{submit}|2026-11-25T19:33:41|{end}|{state}|1-00:00:00|{nodes}|ann|p|4"
     first = row.format(submit="19:33:40", end="2026-11-25T19:33:49", state="RESIZING", nodes=3)

@@ -1,4 +1,4 @@
-"""What an episode knows of the queue's last day as it begins, against simulations run for each row alone."""
+"""An episode's data on the queue's last day as it begins, against simulations run for each row alone."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_an_opening_leaves_the_background_as_it_was(background: Background) -> N
 
 
 def test_whoever_ran_is_welcome_and_so_is_the_service_on_a_cluster_that_knows_neither() -> None:
-    """As one is described whose accounting enforces associations: people of the trace may have left since."""
+    """A cluster whose accounting enforces associations: people of the trace may have left since."""
     known = (Association("lab"), Association("lab", "u0"))
     strict = Background(trace(), replace(CLUSTER, enforce_associations=True, associations=known), watched=False)
     free = Background(trace(), replace(CLUSTER, associations=known), watched=False)

@@ -194,7 +194,7 @@ def _entry(chain: Chain, index: int, at: int, middle: float, spread: float, text
 
 
 def foreseen(question: Question) -> Future[Foresight]:
-    """What three predictors say of any job; the third predicts nothing."""
+    """The forecasts of three predictors for any job; the third predicts nothing."""
     promise: Future[Foresight] = Future()
     long = tuple(NOW + hours * HOUR for hours in (1.2, 2.0, 3.4, 5.1, 7.5))
     short = tuple(NOW + hours * HOUR for hours in (0.8, 1.5, 2.9, 4.0, 4.9))

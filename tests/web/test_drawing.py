@@ -1,4 +1,4 @@
-"""What is drawn: times at their places, nothing over something else, nothing lost."""
+"""Drawn charts: times at their places, nothing over something else, nothing lost."""
 
 from __future__ import annotations
 

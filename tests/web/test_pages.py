@@ -127,7 +127,7 @@ def test_a_job_is_foreseen_with_the_past_error_beside(browser: Browser, standing
 
 
 def test_predictors_stand_side_by_side_with_their_calibration(browser: Browser, standing: str) -> None:
-    """As a picture with its words, and as a table that has every figure of it."""
+    """A picture with its words, and a table that has every figure of it."""
     with visit(browser, standing) as seen:
         seen.go("/predictors")
         curves = seen.page.locator("figure.curve")
@@ -214,7 +214,7 @@ def _squeezed(page: Page) -> list[str]:
 
 
 def _findings(page: Page, options: dict[str, Any]) -> list[str]:
-    """What axe-core, which the page has loaded, finds that is serious or critical."""
+    """The serious and critical findings of axe-core, which the page has loaded."""
     found = page.evaluate("options => axe.run(options)", {"resultTypes": ["violations"], **options})
     return [_finding(each) for each in found["violations"] if each["impact"] in ("serious", "critical")]
 

@@ -1,4 +1,4 @@
-"""What users may write never turns a page's text around, wherever it is shown."""
+"""Users' text never reverses the direction of a page's text, wherever it is shown."""
 
 from __future__ import annotations
 

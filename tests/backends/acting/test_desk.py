@@ -26,7 +26,7 @@ CANCEL = CancelJob(JobId(7))
 
 @dataclass
 class Late:
-    """What the journal got."""
+    """The entries of the journal."""
 
     told: list[tuple[str, str, Answer]] = field(default_factory=list)
 
@@ -233,7 +233,7 @@ def test_an_order_taken_late_is_not_begun() -> None:
 
 
 class Fate(Enum):
-    """What happens to an agent when it has taken an order."""
+    """The ways in which an agent can fail after it has taken a request."""
 
     SERVES = auto()
     DIES_BEFORE = auto()

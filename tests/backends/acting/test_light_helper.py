@@ -1,4 +1,4 @@
-"""What runs as each user, once for each act."""
+"""The helper that runs as each user, one process for each action."""
 
 from __future__ import annotations
 

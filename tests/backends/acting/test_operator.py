@@ -36,7 +36,7 @@ class Operated:
         return self.alice.submit(replace(REQUEST, **changes))  # type: ignore[arg-type]
 
     def acts(self) -> list[list[str]]:
-        """What the Operator changed."""
+        """The changes that the Operator made."""
         by_mirage = (call for call in self.slurm.calls if call.user == "mirage")
         return [[call.command, *call.arguments] for call in by_mirage if call.command in ("scontrol", "scancel")]
 
@@ -103,7 +103,7 @@ def test_hold_of_a_failed_launch_is_released_as_its_owner_could(operated: Operat
 
 
 def test_a_free_job_is_not_released_again(operated: Operated) -> None:
-    """That would take back a priority that an administrator has set."""
+    """Releasing it would revert a priority that an administrator has set."""
     job_id = operated.job(held=False, begin=operated.slurm.now() + 3_600)
     operated.operator.update(job_id, "alice", JobChange(held=False))
     assert operated.acts() == []

@@ -30,7 +30,7 @@ class Operated(FakeCluster):
     cancel_fails = False
 
     def stock(self, of: Chain, *indices: int) -> None:
-        """As ``mirage submit --held-links`` does."""
+        """Submit held links like ``mirage submit --held-links``."""
         for index in indices:
             jobs = {int(job.tag.rpartition(":")[2]): job.job_id for job in self.jobs.values() if job.tag}
             apart = awaited(of, jobs, index) if of.one_writer else ()

@@ -1,4 +1,4 @@
-"""What the doctor says of files that cannot be checked."""
+"""The doctor's report on files that cannot be checked."""
 
 from __future__ import annotations
 

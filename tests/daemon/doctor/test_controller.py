@@ -1,4 +1,4 @@
-"""What the doctor makes of Slurm's settings: recorded answers of real Slurms, one setting changed at a time."""
+"""The doctor's findings on Slurm's settings: recorded answers of real Slurms, one setting changed at a time."""
 
 from __future__ import annotations
 

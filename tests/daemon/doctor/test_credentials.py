@@ -1,4 +1,4 @@
-"""What the doctor and the log say of a certificate, and the doctor of files with secrets."""
+"""The doctor's and the log's reports on a certificate, and the doctor's on files with secrets."""
 
 from __future__ import annotations
 

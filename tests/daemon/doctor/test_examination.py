@@ -302,7 +302,7 @@ LISTED = """Matching Defaults entries for mirage on vm:
 User mirage may run the following commands on vm:
     {}
 """
-"""As sudo 1.9 prints it."""
+"""The output of sudo 1.9."""
 
 
 @pytest.mark.parametrize(

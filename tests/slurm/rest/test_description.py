@@ -62,7 +62,7 @@ def test_options(option: str, fields: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("option", ["--ntasks=100", "--gpus=8", "--nodelist=a[1-3]"])
 def test_how_many_nodes_is_slurms_to_choose_where_the_options_leave_it_to_slurm(option: str) -> None:
-    """As ``sbatch`` without ``--nodes``: a job of one node could not hold 100 tasks."""
+    """Like ``sbatch`` without ``--nodes``: a job of one node could not hold 100 tasks."""
     assert asked("--ntasks-per-node=4", nodes=2)["maximum_nodes"] == 2
     assert "maximum_nodes" not in asked("--sockets-per-node=2", nodes=1), "no maximum was given"
     assert not {"minimum_nodes", "maximum_nodes"} & asked(option, nodes=1).keys()
@@ -244,7 +244,7 @@ LEAST = {"PATH=/bin", "SLURM_SUBMIT_DIR=/"}
     ],
 )
 def test_description_has_the_variables_of_an_option(version: int, option: str, variables: set[str]) -> None:
-    """As sbatch of the Slurm with this version of the API sets them (src/sbatch/opt.c, src/common/env.c)."""
+    """The defaults of the sbatch in the Slurm with this API version (src/sbatch/opt.c, src/common/env.c)."""
     for script, options in ((SCRIPT, (option,)), (f"#!/bin/sh\n#SBATCH {option}\n", ())):
         batch = BatchScript(script, options, environment=(("PATH", "/bin"),))
         found = describe(replace(REQUEST, batch=batch), NOW, version=version)

@@ -257,7 +257,7 @@ def test_past_links_are_those_of_the_accounting_with_a_tag_or_id(folder: Path) -
 
 
 def test_the_history_is_the_one_that_sacct_tells(folder: Path) -> None:
-    """Of every job that has ended when both were asked; of one with several runs sacct's last."""
+    """Every job that had ended when both were queried; of one with several runs sacct's last."""
     if "jobs" not in answer(folder, "db.jobs"):
         pytest.skip("the recorder's question was rejected")
     table, left_out = read_history(answer(folder, "db.jobs")["jobs"], shaped(folder, Kind.PAST_JOB))
@@ -342,7 +342,7 @@ def test_hold_of_a_failed_launch_is_told_from_that_of_the_owner(
 
 
 def test_held_job_with_a_begin_time_has_no_planned_start(folder: Path) -> None:
-    """As ``scontrol requeuehold`` leaves it; pyslurm has Slurm's description in place of its reason."""
+    """The state that ``scontrol requeuehold`` leaves; pyslurm has Slurm's description in place of its reason."""
     held = id_of(folder, "held-by-user")
 
     def requeued(source: Record) -> Record:
