@@ -1,4 +1,4 @@
-"""A scripted cluster for tests: they set waits, run times and failures."""
+"""A scripted cluster for tests, which set waits, run times and failures."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class FakeCluster:
     unaccounted: set[str] = field(default_factory=set)
     """Links that have left the queue while accounting cannot be asked."""
     comments_replaced: bool = False
-    """As a job_submit plugin may do."""
+    """Whether comments are replaced, as a job_submit plugin may do."""
     idle: bool = False
     """There are free nodes: a job with a nice value starts as well."""
     sharing: str = ""

@@ -1,4 +1,4 @@
-"""A database that hangs holds up what needs it, and nothing else."""
+"""A database that hangs delays requests that need it, and nothing else."""
 
 from __future__ import annotations
 

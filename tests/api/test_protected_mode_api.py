@@ -1,4 +1,4 @@
-"""Protected mode over the socket: all users sees it, administrators end it."""
+"""Protected mode over the socket: all users see it, administrators end it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every request has a line of log under the number that its answer carries."""
+"""Each request has a log line with the ID that its answer carries."""
 
 from __future__ import annotations
 

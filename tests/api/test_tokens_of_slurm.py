@@ -1,4 +1,4 @@
-"""Slurm's tokens: what proves something, and all that must not."""
+"""Slurm's tokens: those that authenticate a user, and all that must not."""
 
 from __future__ import annotations
 

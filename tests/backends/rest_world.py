@@ -1,4 +1,4 @@
-"""A slurmrestd that says what a test wants, and the backend next to it."""
+"""A slurmrestd with scripted answers, and the backend that uses it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reference of the configuration: written from the model, and what the repository ships is what is written."""
+"""The configuration reference: generated from the model, and the shipped file equals the generated one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two links run at the same time: which of them exits, when, and what that means for the chain."""
+"""Two links run at the same time: which of them exits, when, and the effect on the chain."""
 
 from __future__ import annotations
 

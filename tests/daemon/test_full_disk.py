@@ -1,4 +1,4 @@
-"""A daemon that is started while its disk is full: it says so, and does not blame the cluster."""
+"""A daemon that is started while its disk is full reports that, and does not blame the cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waits asked of the accounting: everything once, however often it is cut short."""
+"""Waits read from accounting: everything one time, however often the import is cut short."""
 
 from __future__ import annotations
 

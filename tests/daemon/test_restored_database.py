@@ -1,4 +1,4 @@
-"""A backup is restored while a chain has gone on: no link is submitted twice, and no work is done again."""
+"""A backup is restored after a chain has continued: no link is submitted twice, and no work is repeated."""
 
 from __future__ import annotations
 

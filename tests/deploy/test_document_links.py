@@ -1,4 +1,4 @@
-"""Links from one document to another lead somewhere."""
+"""Links between documents have existing targets."""
 
 from __future__ import annotations
 

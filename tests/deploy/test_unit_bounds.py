@@ -38,7 +38,7 @@ def unit_of(name: str, folder: Path) -> Path:
 
 @pytest.mark.parametrize(("name", "exposure"), EXPOSURE.items())
 def test_the_unit_is_bounded(tmp_path: Path, name: str, exposure: float) -> None:
-    """By the whole number that systemd compares: ten times what it shows."""
+    """The threshold is the whole number that systemd compares: ten times the exposure that it shows."""
     done = judged(unit_of(name, tmp_path), f"--threshold={round(10 * exposure)}")
     assert done.returncode == 0, done.stdout[-200:]
     assert f"{exposure} of 10" in (ROOT / "docs" / "deploy.md").read_text()

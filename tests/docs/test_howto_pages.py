@@ -66,7 +66,7 @@ def test_submit_options_exist(page: Path) -> None:
 
 
 def complaint(words: list[Word]) -> str:
-    """What `mirage submit` says of its options; the job that `mirage adopt` names before them is left out."""
+    """`mirage submit`'s error for these options; the job that `mirage adopt` names before them is left out."""
     try:
         SUBMIT.read(words[1:] if words[0].text.isdigit() else words)
     except BadSpelling as error:

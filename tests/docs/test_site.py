@@ -19,7 +19,7 @@ Attributes = list[tuple[str, str | None]]
 
 
 class Page(HTMLParser):
-    """What a built page fetches, what it points at, and what can be pointed at in it."""
+    """The URLs that a built page fetches, its links, and its anchors."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

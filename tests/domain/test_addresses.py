@@ -1,4 +1,4 @@
-"""What counts as one client of the network."""
+"""Addresses that count as one client of the network."""
 
 from __future__ import annotations
 

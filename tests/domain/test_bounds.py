@@ -1,4 +1,4 @@
-"""What a user may name is bounded, and no field of a chain is without a bound."""
+"""Everything that a user may name is bounded, and no field of a chain is without a bound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``mirage evaluate`` as a process: from a trace to the comparison, stopped and gone on with."""
+"""``mirage evaluate`` as a process: from a trace to the comparison, stopped and continued."""
 
 from __future__ import annotations
 

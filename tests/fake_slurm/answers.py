@@ -1,4 +1,4 @@
-"""What each of Slurm's commands prints, from the state of a simulation, in the words of Slurm 22.05."""
+"""Output of each of Slurm's commands, from the state of a simulation, in the words of Slurm 22.05."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ def scancel(fake: FakeSlurm, call: Call) -> Answer:
 
 
 def told(fake: FakeSlurm, call: Call) -> Answer:
-    """What the test has laid down for this subject; without it the cluster has no such thing."""
+    """The output that the test has set for this subject; without it the cluster has no such object."""
     subjects = ("--version", "config", "job", "partition", "reservation", "assoc", "qos", "user", "--parsable2")
     subjects += ("--format=%u|%a|%q",)
     subject = next(word for word in subjects if word in call.arguments)

@@ -13,7 +13,7 @@ SCRIPT = "/dev/fd/"
 
 
 def script() -> str:
-    """As sbatch finds it: the file that is named, or the standard input."""
+    """The file that is named, or the standard input, as for sbatch."""
     named = [word for word in sys.argv[1:] if word.startswith(SCRIPT)]
     with open(named[0] if named else 0, "rb") as file:  # noqa: PTH123 - as below
         return file.read().decode("utf-8", "surrogateescape")

@@ -48,7 +48,7 @@ CLUSTER = ClusterConfig(
 
 
 class Fault(Enum):
-    """What goes wrong with a command."""
+    """The failure of a command."""
 
     HANG = auto()
     """It never ends, and does nothing."""
@@ -124,7 +124,7 @@ class FakeSlurm:
         self.batches: dict[int, Call] = {}
         """The call that submitted each job."""
         self.runs: dict[str, Run] = {}
-        """What the job of a comment does, whatever its script says."""
+        """The behaviour of the job with this comment, whatever its script contains."""
         self.held_by_admin: set[int] = set()
         self.words: dict[int, str] = {}
         """Jobs whose state squeue spells otherwise, such as SPECIAL_EXIT."""
@@ -214,11 +214,11 @@ class FakeSlurm:
         return [*self._before_loss, *self.simulation.jobs()]
 
     def state_word(self, job: Job) -> str:
-        """As squeue spells it."""
+        """The job's state in squeue's format."""
         return self.words.get(job.job_id, job.state.name)
 
     def set_comment(self, job_id: int, comment: str) -> None:
-        """As ``scontrol update Comment=`` by the owner."""
+        """Set the comment like ``scontrol update Comment=`` by the owner."""
         self.comments[job_id] = comment
 
     def lose_state(self) -> None:
@@ -285,7 +285,7 @@ class FakeSlurm:
 
 
 def _spoilt(answer: Answer, fault: Fault | None, command: str) -> Answer | None:
-    """What arrives of an answer."""
+    """The part of an answer that arrives."""
     if fault is Fault.LOSE_ANSWER_AND_HANG:
         return None
     if fault is Fault.LOSE_ANSWER:

@@ -16,7 +16,7 @@ _KINDS = {kind.name.lower(): kind for kind in DependencyKind}
 
 
 class BadOption(Exception):
-    """What sbatch says of an option that it does not take."""
+    """sbatch's error for an option that it does not take."""
 
 
 class _Parser(argparse.ArgumentParser):

@@ -1,4 +1,4 @@
-"""What ``scontrol show job`` and ``scontrol write batch_script`` print, in the words of Slurm 22.05."""
+"""Output of ``scontrol show job`` and ``scontrol write batch_script``, in the words of Slurm 22.05."""
 
 from __future__ import annotations
 

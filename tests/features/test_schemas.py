@@ -226,7 +226,7 @@ def test_v2_statics_are_what_they_are_called(seed: int) -> None:
 
 
 def test_v2_of_one_hand_over_does_not_depend_on_which_were_asked_about_before() -> None:
-    """What the chains of a cycle share is worked out once; another window or time is another cycle."""
+    """Values that the chains of a cycle share are computed one time; another window or time is another cycle."""
     one, other = drawn_observation(1), drawn_observation(2)
     asked = [one, replace(other, successor=one.successor), other, replace(one, time=NOW + 2 * HOUR)]
     asked += [replace(one, window=other.window), replace(other, window=one.window), one]

@@ -1,4 +1,4 @@
-"""What a daemon reads off Slurm's commands and what a replay reads off the simulator become the same features."""
+"""A daemon's data from Slurm's commands and a replay's data from the simulator become the same features."""
 
 from __future__ import annotations
 

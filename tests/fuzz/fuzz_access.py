@@ -65,7 +65,7 @@ def unsigned(head: str) -> None:
 
 
 def signed(document: Any) -> None:
-    """By the site's key: a site may put anything into its tokens."""
+    """Signed with the site's key: a site may put anything into its tokens."""
     token = jwt.api_jws.encode(json.dumps(document).encode(), SECRET, "HS256")
     found = TOKENS.read(token)
     assert found is None or (found.user and found.expires)

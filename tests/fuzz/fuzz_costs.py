@@ -1,4 +1,4 @@
-"""What requests cost and when they come: tables, layers, scenarios, traces of requests, and what is kept."""
+"""Costs and arrivals of requests: tables, layers, scenarios, traces of requests, and stored data."""
 
 from __future__ import annotations
 

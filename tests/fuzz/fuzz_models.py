@@ -1,4 +1,4 @@
-"""What was trained and is loaded again: predictors, agents, tables of examples, results of evaluations."""
+"""Trained data that is loaded again: predictors, agents, tables of examples, results of evaluations."""
 
 from __future__ import annotations
 

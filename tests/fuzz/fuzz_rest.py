@@ -1,4 +1,4 @@
-"""What slurmrestd answers, in every version of its API that was recorded."""
+"""Answers of slurmrestd, in every version of its API that was recorded."""
 
 from __future__ import annotations
 

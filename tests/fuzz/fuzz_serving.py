@@ -1,4 +1,4 @@
-"""What a gateway and its workers are sent: over HTTP, in frames, in the files that both read."""
+"""Input of a gateway and its workers: over HTTP, in frames, in the files that both read."""
 
 from __future__ import annotations
 

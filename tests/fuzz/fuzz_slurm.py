@@ -1,4 +1,4 @@
-"""What Slurm's commands print, and what people write in Slurm's spellings."""
+"""Output of Slurm's commands, and people's input in Slurm's formats."""
 
 from __future__ import annotations
 

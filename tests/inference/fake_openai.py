@@ -1,4 +1,4 @@
-"""A server that speaks as much of OpenAI's protocol as the gateway needs: it counts, one number a part.
+"""A server that speaks as much of OpenAI's protocol as the gateway needs: it counts, one number per part.
 
 ``sys.argv``: port, directory. What the prompt says goes wrong: ``die`` (once: the first time in all), ``break``
 (off

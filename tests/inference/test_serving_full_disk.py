@@ -1,4 +1,4 @@
-"""A gateway whose state directory has no room answers all the same."""
+"""A gateway whose state directory is full still answers requests."""
 
 from __future__ import annotations
 

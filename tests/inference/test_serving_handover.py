@@ -1,4 +1,4 @@
-"""From one gateway to the next under load: no client sees a failed request, at the front or at the old address."""
+"""From one gateway to the next under load: no failed request, at the reverse proxy or at the old address."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Seven chains of two users on a real Slurm under load, their daemon killed every periodically."""
+"""Seven chains of two users on a real Slurm under load; their daemon is killed periodically."""
 
 from __future__ import annotations
 

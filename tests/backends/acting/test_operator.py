@@ -1,4 +1,4 @@
-"""An Operator's rights reach no job: what Slurm denies to the owner is not to be had through the daemon."""
+"""An Operator's rights reach no job: the daemon does not do for an owner what Slurm denies to that owner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process of one user that hangs, is slow or floods holds up its owner alone."""
+"""A process of one user that hangs, is slow or floods delays that user alone."""
 
 from __future__ import annotations
 
