@@ -133,7 +133,7 @@ def test_next_link_has_the_options_of_the_command_line(
     assert set(found["sbatch"]) & {"--ntasks=2", "--nodes=2", "--partition=other"} >= options
     assert "--partition=gpu" in found["sbatch"]
     assert ("--signal=B:USR2@120" in found["sbatch"]) == bool(options)
-    assert done.stderr.count("cannot be read") == remarks
+    assert done.stderr.count("is ambiguous") == remarks
 
 
 @pytest.mark.parametrize("order", [("47", "--links=3", "-N1", "--", "--lr", "1 2"), None])

@@ -92,7 +92,7 @@ def test_a_database_that_goes_away_and_comes_back(heads: Heads, postgres: Postgr
     heads.start_both()
     wait_until(lambda: heads.record().head, "the first link")
     postgres.stop()
-    wait_until(lambda: not heads.first.leads(), "the end of its estimate")
+    wait_until(lambda: not heads.first.leads(), "the end of its term")
     assert not heads.second.leads(), "without the database no daemon leads"
     postgres.start()
     wait_until(lambda: heads.first.leads() or heads.second.leads(), "a leader")
