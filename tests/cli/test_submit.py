@@ -220,7 +220,7 @@ def test_submit_unlimited_time_limit_is_accepted(folder: Path) -> None:
         ("#SBATCH --array=1", "bad.sh:2: cannot work in a chain"),
         ("#SBATCH -N1 -H", "bad.sh:2: sbatch would hold every link"),
         ("#SBATCH hetjob", "bad.sh:2: a heterogeneous job"),
-        ("#PBS -l walltime=1:00:00", "line 2: directives of another batch system"),
+        ("#PBS -l walltime=1:00:00", "line 2: directive of another batch system"),
         ('#SBATCH -J "x', "bad.sh:2: the"),
     ],
 )

@@ -108,7 +108,7 @@ def read_request(connected: socket.socket) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "code", "words"), [(REFUSAL, 1, "no predictor xy"), (b"", 5, "before it answered")]
+    ("answer", "code", "words"), [(REFUSAL, 1, "no predictor xy"), (b"", 5, "without response")]
 )
 def test_held_links_are_there_before_their_chain_and_go_with_it(
     folder: Path, slurm: Path, answer: bytes, code: int, words: str
