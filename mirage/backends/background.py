@@ -31,7 +31,8 @@ def run_aside(
     """Run a command in ``folder`` to its end; what it says is in ``log``. Returns its exit status.
 
     ``memory``: bytes of data that each of its processes may have; 0: no bound.
-    ``None``: it was ended, with all its children, because ``stopped`` said so, which waits for so many seconds.
+    ``None``: it was ended, with all its children, because ``stopped`` returned true. ``stopped`` waits for the
+    number of seconds that it is given.
     """
     with log.open("wb") as said:
         process = subprocess.Popen(  # noqa: S603 - a list of words, by this program; no shell reads them
@@ -53,13 +54,13 @@ def run_aside(
 
 
 def ran_out_of_memory(status: int, log: Path) -> bool:
-    """Whether that is why the command failed: by its own words, or ended by the kernel."""
+    """Whether that is why the command failed: by its output, or by the kernel's signal."""
     said = last_line(log)
     return status == -signal.SIGKILL or any(words in said for words in _NO_MEMORY)
 
 
 def last_line(log: Path) -> str:
-    """Return the last line of a command's output, or what may be why there is none."""
+    """Return the last line of a command's output, or a probable reason why it is empty."""
     lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     if lines:
         return lines[-1]

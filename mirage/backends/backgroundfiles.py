@@ -97,7 +97,7 @@ class BackgroundFiles:
             self._changed.wait_for(self._is_settled, self._limits.at_once)
 
     def state(self, file: WatchedFile) -> FileState:
-        """What the last check found."""
+        """Return what the last check found; ``UNKNOWN`` before the first, and while the file system hangs."""
         with self._changed:
             if hanging := self._hanging_for(file):
                 return FileState(Presence.UNKNOWN, hanging)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class CliActuator:
     """The ports ``Actuator`` and ``StartEstimator``: ``sbatch``, ``scancel`` and ``scontrol``.
 
-    ``user`` is who this process is to Slurm; nothing is done for anybody else.
+    ``user`` is this process's user in Slurm; it acts for no other user.
     """
 
     def __init__(self, commands: Commands, user: str) -> None:
@@ -50,7 +50,7 @@ class CliActuator:
         return sbatch.read_planned_start(answer.err)
 
     def cancel(self, job_id: JobId, owner: str) -> None:
-        """``scancel``. See the port."""
+        """Cancel with ``scancel``; a job that has ended is no error."""
         self._only_own(owner, f"cancel job {job_id}")
         answer = self._commands.run(["scancel", "--verbose", str(job_id)])  # silent, it hides that there is no job
         said = _complaints(answer.err)

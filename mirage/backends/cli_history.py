@@ -21,8 +21,8 @@ _log = logging.getLogger(__name__)
 def past_jobs(commands: Commands, start: Seconds, end: Seconds) -> JobTable:
     """The jobs that ran or ended at any time in [start, end) on Slurm's clock, as they are known now.
 
-    One ``sacct``: whoever wants more than a day leaves slurmdbd a pause between two days. Raises
-    ``ClusterUnavailable`` when the question is not answered.
+    One ``sacct``: a caller that reads more than a day gives slurmdbd a pause between two days. Raises
+    ``ClusterUnavailable`` when slurmdbd does not answer.
     """
     mark = new_mark()
     answer = commands.run(

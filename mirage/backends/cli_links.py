@@ -81,9 +81,9 @@ class LinkMemory:
         identities: Mapping[str, LinkIdentity] = NO_IDENTITIES,
         ask_runs: Ask | None = None,
     ) -> dict[str, Job]:
-        """Every link that is known, by tag; asks at most one question, unless accounting rejects it.
+        """Every known link, by tag; sends at most one query, unless accounting rejects it.
 
-        One more is asked in a cycle that finds jobs requeued: when their runs ended.
+        A cycle that finds requeued jobs sends one more, for the ends of their runs.
 
         A link whose ID another job has now has left the queue, and only accounting's rows of that link count.
         Where ``ask`` brings the last job with a number alone, ``ask_runs`` queries all of them.
@@ -140,7 +140,7 @@ class LinkMemory:
         """``links`` without those that Slurm may hide from this account: they are ``unaccounted``.
 
         With ``PrivateData=jobs`` Slurm shows the jobs of others to Operators alone, and those of an account to its
-        coordinators: that some are seen does not mean that all are. One that is missing tells nothing then, unless
+        coordinators: seeing some jobs does not mean seeing all. A missing job then shows nothing, unless
         accounting has its end.
         """
         me = self.account_name
@@ -236,7 +236,7 @@ class LinkMemory:
     def snapshot(
         self, now: Seconds, queue: Queue, partitions: tuple[PartitionState, ...], links: Mapping[str, Job]
     ) -> Snapshot:
-        """What was seen at ``now``, its links accounted for."""
+        """The snapshot of time ``now``, its links accounted for."""
         return Snapshot(
             time=now,
             pending=queue.pending,
@@ -368,16 +368,16 @@ def _identity_of(job: Job) -> LinkIdentity:
 
 
 def _is_there(tag: str, job_id: JobId, seen: Mapping[str, QueuedJob]) -> bool:
-    """Whether the queue shows the link. Anybody may write a tag: where no ID is known, its mark has a say."""
+    """Whether the queue shows the link. Any user can write a tag: without a known ID, its mark decides."""
     if tag not in seen:
         return False
     return job_id != NO_JOB or not marked_for_another(tag, seen[tag].job.user)
 
 
 def _end_of(completing: QueuedJob, told: Job | None, last: Job | None, now: Seconds) -> Job:
-    """How a job ended whose nodes are being cleaned up; it runs on where that is not yet said.
+    """The end of a job whose nodes are being cleaned up; it counts as running where the end is unknown.
 
-    Not every accounting tells exit codes; the queue may have forgotten the job before it is looked at again.
+    Not every accounting reports exit codes; the queue may drop the job before the next poll.
     """
     if told is None or told.state not in _FINAL:
         return _before_completing(completing.job, last, now)

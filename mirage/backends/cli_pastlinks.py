@@ -1,4 +1,4 @@
-"""Links that have left the queue, as ``sacct`` tells them: for a database that does not know them."""
+"""Links that have left the queue, as ``sacct`` reports them: for a database that does not know them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CliLinkAccounting:
-    """The port ``LinkAccounting``."""
+    """The port ``LinkAccounting`` by way of ``sacct``."""
 
     commands: Commands
 

@@ -1,4 +1,4 @@
-"""Words with a process of a user: it gets its input, and only so much of what it prints is kept."""
+"""Input to and output from a process of a user; only a bounded part of the output is kept."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _left(end: float) -> float:
 
 
 def _written(descriptor: int, content: memoryview) -> int:
-    """How much of it has gone; all, where nobody reads any more."""
+    """How many bytes were written; all of them once the reader has closed its end."""
     try:
         return os.write(descriptor, content[:_PIECE])
     except BlockingIOError:

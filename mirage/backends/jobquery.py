@@ -28,7 +28,7 @@ MOST_PARTS = 5
 
 @dataclass(frozen=True, slots=True)
 class Fates:
-    """What accounting answered."""
+    """The answer of accounting to one query."""
 
     jobs: Mapping[JobId, Job]
     answered: bool = True
@@ -38,7 +38,7 @@ class Fates:
     rejected: str = ""
     """Not answered because of the query itself, and why: a shorter list may be answered."""
     unanswered: frozenset[JobId] = frozenset()
-    """The jobs of the list of which it has said nothing, where it has answered about others."""
+    """Jobs of the list that are missing in an answer that has others."""
     unreadable: Sequence[str] = ()
     """Rows that could not be read, as ``Queue.unreadable`` has them."""
     earlier: Sequence[Job] = ()
@@ -91,7 +91,7 @@ class QueryRejected(ClusterUnavailable):
 
 
 def no_answer(trouble: Exception) -> Fates:
-    """What is known where accounting did not answer."""
+    """The result where accounting did not answer."""
     if isinstance(trouble, QueryRejected):
         return Fates({}, answered=False, rejected=str(trouble))
     text = "links keep their last known state"
@@ -105,7 +105,7 @@ Ask = Callable[["Collection[JobId]"], Fates]
 
 @dataclass
 class JobQuery:
-    """Asks for a list of jobs at once, and where that is rejected in halves: no job hides the others.
+    """Queries a list of jobs in one query, and a rejected list in halves: no job hides the others.
 
     A rejected list costs at most ``MOST_PARTS`` queries more in a cycle. What remains unanswered is asked first in
     the next cycle, each part as small as it has become, so that in the end only the jobs that cause the rejection

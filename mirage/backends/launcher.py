@@ -5,7 +5,7 @@ A shell would do it, but dash drops variables whose names are no identifiers, su
 This imports nothing of Mirage and no site packages, so that it starts in milliseconds.
 
 ``launcher.py ORDER SCRIPT``: open file descriptors. ORDER holds what ``read_order`` reads, and receives ``!ERRNO``
-where the command cannot be run. SCRIPT becomes ``/dev/fd/3`` of the command; -1: there is none.
+where the command cannot be run. SCRIPT becomes ``/dev/fd/3`` of the command; -1: no script.
 """
 
 import contextlib

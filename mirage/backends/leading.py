@@ -26,22 +26,22 @@ class Leading:
         self._check_owner = check
 
     def submit(self, request: JobRequest) -> JobId:
-        """As the actuator behind."""
+        """Submit through the wrapped actuator, if this daemon still leads."""
         self._check(request.user)
         return self._actuator.submit(request)
 
     def cancel(self, job_id: JobId, owner: str) -> None:
-        """As the actuator behind."""
+        """Cancel through the wrapped actuator, if this daemon still leads."""
         self._check(owner)
         self._actuator.cancel(job_id, owner)
 
     def update(self, job_id: JobId, owner: str, change: JobChange) -> None:
-        """As the actuator behind."""
+        """Update through the wrapped actuator, if this daemon still leads."""
         self._check(owner)
         self._actuator.update(job_id, owner, change)
 
     def signal(self, job_id: JobId, owner: str, signal: str, *, reach: SignalReach) -> None:
-        """As the actuator behind."""
+        """Signal through the wrapped actuator, if this daemon still leads."""
         self._check(owner)
         self._actuator.signal(job_id, owner, signal, reach=reach)
 

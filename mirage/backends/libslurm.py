@@ -1,7 +1,7 @@
 """A Slurm cluster through libslurm in this process, by way of pyslurm.
 
-A question holds the whole process until Slurm answers, at most ``MessageTimeout``; nothing but a separate process
-could end it earlier, so where slurmctld is often slow the ``cli`` backend serves better.
+A query blocks the whole process until Slurm answers, at most ``MessageTimeout``; only a separate process could end
+it earlier. Where slurmctld is often slow, the ``cli`` backend serves better.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _faults(error: Any) -> Faults:
 
 
 class LibslurmCluster:
-    """``Cluster``: one question for the jobs, one for the nodes, one for the accounting where a link has left."""
+    """``Cluster``: one RPC for the jobs, one for the nodes, one for accounting where a link has left."""
 
     def __init__(
         self, libslurm: Libslurm, clock: Clock, account: str = "", shows_all: ShowsAll = lambda seen: False
@@ -129,7 +129,7 @@ class LibslurmCluster:
         expected: Mapping[str, JobId] = NOTHING_EXPECTED,
         identities: Mapping[str, LinkIdentity] = NO_IDENTITIES,
     ) -> Snapshot:
-        """The queue and the nodes now."""
+        """Query jobs and nodes now, and accounting where an expected link has left the queue."""
         now = self._clock.now()
         jobs = list(self._libslurm.ask(lambda: self._slurm.Jobs.load().values(), "jobs"))
         wanted = set(expected.values()) - {NO_JOB}
@@ -148,7 +148,7 @@ class LibslurmCluster:
         return found
 
     def _fates(self, ids: Collection[JobId]) -> Fates:
-        """What accounting tells of these jobs, or of all recent ones."""
+        """What accounting reports of these jobs, or of all recent ones."""
         now = self._clock.now()  # without an end, the window would end at this machine's own now
         wish = {"ids": list(ids), "start_time": 1} if ids else {"start_time": now - _LOOK_BACK}
         db = self._slurm.db
@@ -191,7 +191,7 @@ class LibslurmActuator:
                 raise _faults(error).of_submission("libslurm: submission") from None
 
     def cancel(self, job_id: JobId, owner: str) -> None:
-        """Cancel a job."""
+        """Cancel a job of the process's own user with SIGKILL."""
         self._only_own(owner, f"cancel job {job_id}")
         try:
             self._kill(job_id, _SIGKILL, 0)
@@ -208,7 +208,7 @@ class LibslurmActuator:
         self._libslurm.act(lambda: self._slurm.Job(job_id).modify(wish), f"change job {job_id}")
 
     def signal(self, job_id: JobId, owner: str, signal: str, *, reach: SignalReach) -> None:
-        """Send a signal."""
+        """Send a signal to a running job of the process's own user."""
         self._only_own(owner, f"signal job {job_id}")
         self._expect(job_id, JobState.RUNNING)
         number = int(getattr(signals, f"SIG{signal}"))

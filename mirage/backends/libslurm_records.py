@@ -50,7 +50,7 @@ def job_record(job: Any) -> Record:
 
 
 def _gres_asked(job: Any) -> str:
-    """As TRES, where it is told: pyslurm does not know of GPUs that are asked for in all or for each task."""
+    """As TRES, where Slurm reports it: pyslurm does not show GPUs that are asked for in all or for each task."""
     nodes = job.num_nodes or 1
     return ",".join(f"gres/{name}={int(count) * nodes}" for name, count in (job.gres_per_node or {}).items())
 
@@ -100,7 +100,7 @@ def arguments(description: Record, version: tuple[int, int]) -> dict[str, Any]:
     """
     if "kill_warning_signal" in description and version < SIGNALS_SINCE:
         raise _no_argument("a warning signal (--signal)", version)
-    # Else pyslurm asks for one task in all; where no number of nodes is said that is what Slurm does as well.
+    # Else pyslurm asks for one task in all; without a number of nodes Slurm does the same.
     found: dict[str, Any] = {"ntasks": description.get("minimum_nodes", 1)}
     for name, value in description.items():
         if name in _SAME:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _MOUNTS = Path("/proc/self/mountinfo")
 _MOST = 8
-"""Probes at once."""
+"""Maximum number of concurrent probes."""
 _FRESH = 1.0
 """Seconds for which an answer of a file system is good."""
 
@@ -49,7 +49,7 @@ def probe_mount(place: str) -> None:
 
 
 class MountProbes:
-    """Asks file systems for nothing that a user has chosen, each from a thread of its own.
+    """Probes each file system from a separate thread, at no path that a user has chosen.
 
     That is the proof that a file system hangs: a check of a user's files may be slow for that user's own reasons.
     All but the probing itself is done under the lock ``changed``; ``answered`` is called once there is an answer.
@@ -86,7 +86,7 @@ class MountProbes:
         return self._stopwatch() - self._asked.get(place, float("-inf")) <= seconds
 
     def hanging(self) -> frozenset[str]:
-        """Where an answer is overdue."""
+        """Return the mount points whose answer is overdue."""
         now = self._stopwatch()
         return frozenset(place for place, began in self._asked.items() if now - began > self._timeout)
 

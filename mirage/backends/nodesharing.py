@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 class CliNodeSharing:
-    """Asks one or two questions for each job."""
+    """The port ``NodeSharing`` by ``scontrol``: one or two queries for each job."""
 
     def __init__(self, commands: Commands) -> None:
         self._commands = commands
 
     def why_shared(self, job: Job, *, spreads: bool = False) -> str:
-        """See the port."""
+        """Query the job, and its nodes where the job alone does not decide. See the port."""
         shown = self._shown(nodesharing.job_arguments(job.job_id))
         if why := nodesharing.requeued(shown):
             return why
@@ -41,7 +41,7 @@ class CliNodeSharing:
 
 
 class RestNodeSharing:
-    """Asks one question for each job."""
+    """The port ``NodeSharing`` by slurmrestd: one query for each job."""
 
     def __init__(self, rest: Rest) -> None:
         self._rest = rest

@@ -1,4 +1,4 @@
-"""A simulated cluster in real time: before each question it is brought up to the clock."""
+"""A simulated cluster in real time: each query first advances it to the clock."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class PacedCluster:
         expected: Mapping[str, JobId] = NOTHING_EXPECTED,
         identities: Mapping[str, LinkIdentity] = NO_IDENTITIES,
     ) -> Snapshot:
-        """The queue and the nodes now."""
+        """Advance to the clock and return the state of the simulation, with the labels of its jobs."""
         cluster = self._present()
         seen = cluster.snapshot(queue=queue, expected=expected, identities=identities)
         return replace(seen, labels=cluster.simulation.labels()) if queue else seen

@@ -22,7 +22,7 @@ _NO_JOBS = JobColumns.none()
 
 
 class NothingRecorded(MirageError):
-    """There is no snapshot to show."""
+    """The recording holds no snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +43,12 @@ class Noted:
 class RecordedCluster:
     """Snapshots in order of time as ``Cluster``, ``Actuator`` and ``Clock``.
 
-    A noted submission is seen among the links as a job that pends, for nobody knows when it would have started;
-    what was recorded under the same tag counts more. The columns are as recorded.
+    A noted submission appears among the links as a pending job, because its real start is unknown; what was
+    recorded under the same tag counts more. The columns are as recorded.
     """
 
     def __init__(self, snapshots: Iterable[Snapshot]) -> None:
-        """``snapshots`` are read one by one as they are shown. Raises ``NothingRecorded`` where there is none."""
+        """Read ``snapshots`` one by one as they are shown. Raises ``NothingRecorded`` for an empty iterable."""
         self._coming = iter(snapshots)
         first = next(self._coming, None)
         if first is None:
@@ -63,7 +63,7 @@ class RecordedCluster:
         return tuple(self._noted)
 
     def advance(self) -> bool:
-        """Show the next snapshot; ``False`` when there is none any more.
+        """Show the next snapshot; ``False`` after the last one.
 
         Raises ``ValueError`` for one that is older than that before.
         """

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 class RecordingCluster:
-    """Tells ``seen`` of each whole snapshot and the one before it, and ``took`` of the real seconds of each try.
+    """Passes each whole snapshot and its predecessor to ``seen``, and the real seconds of each try to ``took``.
 
-    What the listeners raise is not caught: they are this program's own.
+    Exceptions of the listeners are not caught: the listeners are part of this program.
     """
 
     def __init__(

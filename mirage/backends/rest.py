@@ -81,7 +81,7 @@ class Rest:
     version: RestVersion
 
     def number(self) -> int:
-        """The version in use."""
+        """The API version in use, such as 44 for v0.0.44."""
         return self.version.of(self.client)
 
     def ask(self, method: str, path: str, body: Record | None = None, *, family: str = "slurm") -> Answer:
@@ -94,7 +94,7 @@ class Rest:
         return answer
 
     def records(self, path: str, name: str, *, family: str = "slurm") -> list[Record]:
-        """The list ``name`` in the answer to a question, its entries unread.
+        """The list ``name`` in the answer to a GET, its entries not yet parsed.
 
         Raises ``ClusterUnavailable`` unless it is whole.
         """
@@ -119,10 +119,11 @@ class Rest:
 class RestCluster:
     """``Cluster`` through one slurmrestd, in the name of one user.
 
-    A snapshot asks for the jobs, the nodes and, only where expected links are not among the jobs, for them in the
-    accounting; what that cannot tell stays as it was last seen. v0.0.36's nodes do not name their partitions: it
-    asks for those once, and its nodes never show that they drain. Slurm's accounting forgets comments unless
-    ``AccountingStoreFlags`` has ``job_comment``: without it a link that has left the queue is found by id only.
+    A snapshot queries the jobs, the nodes and, only where expected links are not among the jobs, accounting for
+    them. What accounting does not report stays as it was last seen. v0.0.36's nodes do not name their
+    partitions: it queries those once, and its nodes never show that they drain. Slurm's accounting forgets
+    comments unless ``AccountingStoreFlags`` has ``job_comment``: without it a link that has left the queue is
+    found by id only.
     """
 
     def __init__(
@@ -150,7 +151,7 @@ class RestCluster:
             self._rest.unavailable("an answer is not as expected", str(error))
 
     def estimate_start(self, request: JobRequest) -> Seconds:
-        """Raises ``ClusterUnavailable``: up to v0.0.46 slurmrestd cannot tell.
+        """Raises ``ClusterUnavailable``: up to v0.0.46 slurmrestd cannot estimate starts.
 
         ``test_only`` of v0.0.38 is accepted but submits.
         """
@@ -160,7 +161,7 @@ class RestCluster:
     def past_jobs(self, start: Seconds, end: Seconds) -> JobTable:
         """The jobs that ran or ended at any time in [start, end) on Slurm's clock, as they are known now.
 
-        One question. Up to v0.0.37 a running job counts as begun when it became eligible. Raises
+        One query. Up to v0.0.37 a running job counts as begun when it became eligible. Raises
         ``ClusterUnavailable``, also where slurmrestd runs without the accounting's paths.
         """
         which = f"start_time=uts{start}&end_time=uts{end}&skip_steps=true"
@@ -242,7 +243,7 @@ class RestCluster:
 
 
 def _with_known_exit(job: Job, last: Job | None) -> Job:
-    """Before v0.0.40 accounting does not tell exit codes: the one that the queue showed, if it did."""
+    """Before v0.0.40 accounting reports no exit codes: the one that the queue showed, if it did."""
     if job.exit_code == ABSENT and last is not None and last.job_id == job.job_id and last.state is job.state:
         return replace(job, exit_code=last.exit_code)
     return job

@@ -42,17 +42,17 @@ _FLAGS = {SignalReach.BATCH: "BATCH_JOB", SignalReach.STEPS: "FULL_STEPS_ONLY"}
 """Without one slurmrestd signals the batch shell and the steps."""
 _REACHES = {SignalReach.BATCH: "the batch shell", SignalReach.STEPS: "the steps"}
 _SILENT = (40, 41)
-"""These do not tell whether a DELETE was done (seen on Slurm 24.11)."""
+"""In these versions the answer does not show whether a DELETE succeeded (seen on Slurm 24.11)."""
 
 _BRIEF = 5.0
 """Timeout of the version's query when a user waits and no submission depends on it, s."""
 
 _TELLS_UNKNOWN_JOBS = 37
-"""v0.0.36 says "unknown job" of every question about one job that fails, also where slurmctld is down."""
+"""v0.0.36 says "unknown job" for every failed query of one job, also where slurmctld is down."""
 
 
 class Tokens(Protocol):
-    """Who acts for an owner."""
+    """Source of the credentials that act for an owner."""
 
     def of(self, owner: str) -> Credentials:
         """Return the owner's credentials. Raises ``NotPermitted`` if the owner has none."""
@@ -135,7 +135,7 @@ class RestActuator:
         raise Faults.read(answer.errors).of_submission(f"submission as {rest.client.credentials}")
 
     def cancel(self, job_id: JobId, owner: str) -> None:
-        """Cancel a job."""
+        """Cancel a job; one that has ended is no error."""
         rest = self._rest(owner)
         if rest.number() in _SILENT and self._owned(rest, job_id, owner).finished:
             return
@@ -244,14 +244,14 @@ def _lifted(rest: Rest, answer: Answer, job_id: JobId) -> list[Record]:
 
 
 def _array(job: Record) -> int | None:
-    """The array whose task it is."""
+    """The ID of the array that the job is a task of, or ``None``."""
     array = job.get("array_job_id")
     number = array.get("number") if isinstance(array, dict) else array
     return number if isinstance(number, int) else None
 
 
 def _errors(answer: Answer) -> list[Record]:
-    """The errors of a DELETE: since v0.0.42 each job's own stands in a list of its own."""
+    """The errors of a DELETE: since v0.0.42 each job has a separate list of errors."""
     status = answer.body.get("status")
     told = [entry.get("error") for entry in status if isinstance(entry, dict)] if isinstance(status, list) else []
     each = [error for error in told if isinstance(error, dict) and error.get("code")]

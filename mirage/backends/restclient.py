@@ -55,7 +55,7 @@ class Credentials:
     def check_expiry(self, now: Seconds) -> None:
         """Raise ``NotPermitted`` for a token that says itself that it has expired, or as ``headers``.
 
-        Slurm 22.05 answers such a token as if the controller were down. Only Slurm can tell if a token is valid.
+        Slurm 22.05 answers such a token as if the controller were down. Only Slurm can verify a token.
         """
         end = _expiry(self._token()) if self.token_file else None
         if end is not None and end <= now:
@@ -80,7 +80,7 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where slurmrestd listens."""
+    """The network address or Unix socket of slurmrestd."""
 
     text: str
     """As configured: ``http://host:port``, ``https://host`` or ``unix:/path``."""
@@ -117,13 +117,13 @@ class Address:
         return BoundedConnection(self.host, self.port, timeout=timeout, trusted=(self.server,))
 
     def target(self, path: str) -> str:
-        """The request's path."""
+        """The target of the request line; for HTTP, the path of the configured URL comes first."""
         return path if self.scheme == "unix" else self.path + path
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back."""
+    """A response of slurmrestd."""
 
     status: int
     body: Record
@@ -150,7 +150,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class RestClient:
-    """One slurmrestd in the name of one user. Each request has a connection of its own: polls are far apart."""
+    """One slurmrestd in the name of one user. Each request opens a separate connection: polls are far apart."""
 
     address: Address
     credentials: Credentials
@@ -177,7 +177,7 @@ class RestClient:
             try:
                 return self._ask_once(method, target, payload, headers)
             except ConnectionResetError:
-                # slurmrestd drops connections while it is busy. A question may be asked twice, an act may not.
+                # slurmrestd drops connections while it is busy. A query may be repeated, an action may not.
                 if method != "GET":
                     raise
                 return self._ask_once(method, target, payload, headers)

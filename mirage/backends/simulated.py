@@ -148,13 +148,13 @@ class SimulatedCluster:
         return "its links do not ask for whole nodes (--exclusive)"
 
     def start_times(self, request: JobRequest, submit_times: NDArray[np.int64]) -> NDArray[np.int64]:
-        """When the job would start if submitted at each of these times: foresight no real cluster has."""
+        """When the job would start if submitted at each of these times: knowledge that no real cluster has."""
         return self.simulation.start_times(request, self._script(request).runtime, submit_times)
 
     def recent_waits(self, count: int, partition: str, gres: str = "", qos: str = "") -> RecentWaits:
-        """The last ``count`` jobs of the partition among those that the simulation started last, whoever's.
+        """The last ``count`` jobs of the partition among those that the simulation started last, of all users.
 
-        Their accounts, QOS and GRES are not told, so replays tell classes apart by size and limit alone.
+        Their accounts, QOS and GRES are missing, so replays distinguish classes by size and limit alone.
         """
         del gres, qos
         simulation = self.simulation
@@ -181,7 +181,7 @@ class SimulatedCluster:
         return self.simulation.default_partition
 
     def now(self) -> Seconds:
-        """The simulated clock."""
+        """The simulated clock, in seconds."""
         return self.simulation.now
 
     def advance(self, until: Seconds) -> None:

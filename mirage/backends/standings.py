@@ -123,5 +123,5 @@ class Granted:
 
     @property
     def default_partition(self) -> str:
-        """Where jobs go that name none; empty: not known, or there is none."""
+        """The partition of jobs that name none; empty: not known, or Slurm has no default."""
         return next((name for name, partition in self.partitions.items() if partition.default), "")

@@ -40,7 +40,7 @@ _RUNNING = ("--noheader", "--states=RUNNING,SUSPENDED", "--format=%u|%a|%q")
 
 
 class CliStandings:
-    """Answers from what ``refresh`` was told last; before that nothing is known."""
+    """Answers from the result of the last ``refresh``; before that nothing is known."""
 
     def __init__(self, commands: Commands, clock: Clock) -> None:
         self._commands = commands
@@ -54,7 +54,7 @@ class CliStandings:
         return self._granted.standing(request, self._clock.now())
 
     def default_partition(self) -> str:
-        """As told last; asks nothing."""
+        """The default partition of the last ``refresh``; sends no query."""
         return self._granted.default_partition
 
     def hides_jobs(self) -> bool:
@@ -62,9 +62,9 @@ class CliStandings:
         return self._hides_jobs
 
     def refresh(self) -> str:
-        """Ask again where an hour has passed; says what is not known, nothing where nothing is due.
+        """Query again where an hour has passed; returns what is missing, or an empty text where nothing is due.
 
-        One question after the other, each about all users. What is not answered counts as not known.
+        The queries run one after the other, each about all users. What is not answered counts as not known.
         """
         now = self._clock.now()
         if self._asked is not None and 0 <= now - self._asked < EVERY:

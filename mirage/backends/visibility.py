@@ -32,7 +32,7 @@ class CliVisibility:
     account: str
 
     def __call__(self, seen: bool = False) -> bool:
-        """Whether the account sees all jobs; false also where Slurm does not tell. ``seen`` says nothing here."""
+        """Whether the account sees all jobs; false also where Slurm does not report it. Ignores ``seen``."""
         if self.account == _SUPERUSER:
             return True
         try:
@@ -53,7 +53,7 @@ class CliVisibility:
 
 @dataclass(frozen=True, slots=True)
 class RestVisibility:
-    """By the user's level in accounting: slurmrestd does not tell ``PrivateData``.
+    """By the user's level in accounting: slurmrestd does not show ``PrivateData``.
 
     Jobs of other users that are seen show that it is off, unless the account coordinates accounts of Slurm.
     """

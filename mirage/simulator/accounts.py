@@ -37,7 +37,7 @@ class Ceiling:
 
     @property
     def bounds(self) -> bool:
-        """Whether it limits anything."""
+        """Whether any of the limits is set."""
         return self.jobs >= 0 or self.submit >= 0 or bool(self.tres.limits)
 
 
@@ -45,7 +45,7 @@ class Ceiling:
 class Accounts:
     """Rows of the association tree (parents before children) and of the limit groups, by name.
 
-    Grows when a user appears who has no row of their own.
+    Grows when a user without a row appears.
     """
 
     cluster: ClusterConfig
@@ -96,7 +96,7 @@ class Accounts:
         return self.by_name[key]
 
     def association(self, user: str, account: str) -> int:
-        """The row of a user in an account, made from the cluster's template where there is none.
+        """The row of a user in an account, made from the cluster's template if missing.
 
         Returns -1 where the cluster enforces associations and has none for them.
         """
@@ -175,7 +175,7 @@ class Accounts:
         return self.group_keys[key]
 
     def throttle(self, array: int, most: int) -> int:
-        """The group of one array job's tasks, of which ``most`` may run at once."""
+        """The group of one array job's tasks, of which ``most`` may run at the same time."""
         return self.group(("array", array), Ceiling(jobs=most), ("", "JobArrayTaskLimit"))
 
     def limit_reason(self, group: int, resource: int) -> str:
@@ -192,7 +192,7 @@ class Accounts:
         return names.get(self.resources.names[resource], "GRES") if resource < len(self.resources) else "Node"
 
     def copy(self) -> Accounts:
-        """An independent copy."""
+        """Return a copy that shares no rows, groups or names with this one."""
         twin = replace(self)
         twin.rows, twin.parents, twin.by_name = list(self.rows), list(self.parents), dict(self.by_name)
         twin.groups, twin.group_words = list(self.groups), list(self.group_words)

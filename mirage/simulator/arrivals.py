@@ -1,6 +1,6 @@
 """A trace turned into the kernel's arrivals.
 
-Jobs of a trace have few distinct shapes and owners; each is looked at once, then rows are gathered.
+Jobs of a trace have few distinct shapes and owners; each is encoded once, then rows are gathered.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _shape_columns(model: Model, table: JobTable) -> list[Int64]:
 
 
 def _fit_all(model: Model, table: JobTable, keys: Int64) -> tuple[list[Fit | None], NDArray[np.str_]]:
-    """The fit of each distinct shape, or the reason why there is none."""
+    """The fit of each distinct shape, or the reason why it has no fit."""
     fits: list[Fit | None] = []
     reasons = []
     for key in keys.tolist():

@@ -15,7 +15,7 @@ from mirage.slurm.release import read_version
 
 
 class Scheduling(StrEnum):
-    """How pending jobs are started."""
+    """The algorithm that starts pending jobs."""
 
     SLURM = "slurm"
     """Multifactor priority, main loop and backfill on nodes, as slurmctld does."""
@@ -51,7 +51,7 @@ class NodeGroup:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """One PartitionName line."""
+    """Attributes of a partition, as in a PartitionName line of slurm.conf."""
 
     name: str
     nodes: tuple[str, ...]
@@ -164,7 +164,7 @@ class SchedulerParameters:
 
 
 OUTWEIGHED = 100
-"""By so much fair share has to weigh more than age to decide alone (LS6, docs/benchmarks/handovers.md)."""
+"""Fair share decides alone from this multiple of the age weight on (LS6, docs/benchmarks/handovers.md)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +241,7 @@ class ClusterConfig:
     qos: tuple[Qos, ...] = ()
     associations: tuple[Association, ...] = ()
     default_association: Association = Association(account="")
-    """Template (shares, limits) for users without a row of their own (``enforce_associations`` off)."""
+    """Template (shares, limits) for users without a row (``enforce_associations`` off)."""
     enforce_associations: bool = False
     enforce_limits: bool = True
     """AccountingStorageEnforce has ``limits``. As in slurmctld this also decides what forgets a job's age."""
@@ -258,10 +258,10 @@ class ClusterConfig:
 
     @property
     def node_count(self) -> int:
-        """Nodes in all."""
+        """Number of nodes, those that are down included."""
         return sum(len(group.names) for group in self.nodes)
 
     @property
     def cpu_count(self) -> int:
-        """CPUs in all."""
+        """Number of CPUs of all nodes, those that are down included."""
         return sum(group.cpus * len(group.names) for group in self.nodes)

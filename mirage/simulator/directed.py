@@ -1,7 +1,7 @@
-"""A simulated cluster whose schedulers look when they are told to, and whose jobs can be started by name.
+"""A simulated cluster whose schedulers run on request, and whose jobs can be started by name.
 
-So the rules can be compared with a real slurmctld's where nobody knows beforehand when it looks; and from one
-recorded state to the next, so that what either side did before does not grow into what it does later.
+So its rules can be compared with those of a real slurmctld, whose scheduling times are not known in advance. The
+comparison goes from one recorded state to the next, so that earlier differences do not grow into later ones.
 """
 
 from __future__ import annotations

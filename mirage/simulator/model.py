@@ -48,7 +48,7 @@ class Model:
 
     @cached_property
     def resources(self) -> Resources:
-        """The scheduled resources."""
+        """Names of the scheduled resources: CPUs, memory, GRES."""
         return Resources.of(self.cluster)
 
     @cached_property
@@ -58,7 +58,7 @@ class Model:
 
     @cached_property
     def node_index(self) -> dict[str, int]:
-        """Node numbers by name."""
+        """Index of each node, by its name."""
         return {name: i for i, name in enumerate(self.node_names)}
 
     @cached_property
@@ -73,7 +73,7 @@ class Model:
 
     @cached_property
     def partition_index(self) -> dict[str, int]:
-        """Partition numbers by name."""
+        """Index of each partition, by its name."""
         return {p.name: i for i, p in enumerate(self.cluster.partitions)}
 
     @cached_property
@@ -100,7 +100,7 @@ class Model:
 
     @cached_property
     def feature_members(self) -> tuple[NDArray[np.bool_], ...]:
-        """Nodes that have each feature."""
+        """For each of ``features``: which nodes have it."""
         return tuple(
             np.array([f in group.features for group in self.cluster.nodes for _ in group.names])
             for f in self.features
@@ -108,7 +108,7 @@ class Model:
 
     @cached_property
     def qos(self) -> dict[str, Qos]:
-        """Qualities of service by name."""
+        """Each QOS by its name."""
         return {q.name: q for q in self.cluster.qos}
 
     @cached_property
@@ -140,7 +140,7 @@ class Model:
 
     @property
     def word_count(self) -> int:
-        """Words in a set of nodes."""
+        """Number of 64-bit words of a node set."""
         return (len(self.node_names) + 63) // 64
 
     @cached_property
@@ -157,7 +157,7 @@ class Model:
         return len(self.cluster.partitions) + len(self.features)
 
     def partition_table(self) -> Table:
-        """PARTITION rows."""
+        """Return the PARTITION rows of the kernel, one per partition in the configuration's order."""
         table = np.zeros(len(self.cluster.partitions), dtype=PARTITION)
         for i, p in enumerate(self.cluster.partitions):
             over = p.over_time_limit if p.over_time_limit >= 0 else self.cluster.scheduler.over_time_limit
@@ -172,7 +172,7 @@ class Model:
         return table
 
     def timeline(self) -> Table:
-        """What is known in advance, by time: edges of reservations, changes of nodes."""
+        """Events known in advance, by time: edges of reservations, changes of nodes."""
         first_event = self.first_reservation_mask + len(self.cluster.reservations)
         entries = [
             (time, RESERVATION_EDGE, self.first_reservation_mask + i)
@@ -185,7 +185,7 @@ class Model:
         return np.array(sorted(entries), dtype=TIMELINE)
 
     def config_table(self, users: int, arrays: int, tree_users: int) -> Table:
-        """The one CONFIG row."""
+        """Return the CONFIG row of the kernel: scheduler and priority parameters."""
         s, p = self.cluster.scheduler, self.cluster.priority
         algorithm = {FairShare.NONE: 0, FairShare.CLASSIC: 1, FairShare.FAIR_TREE: 2}[p.fair_share_algorithm]
         counted = s.bf_max_job_part > 0 or s.bf_max_job_user > 0 or (s.bf_max_job_array_resv > 0 and arrays > 0)

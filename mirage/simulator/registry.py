@@ -50,7 +50,7 @@ class Registry:
         return cls(accounts, users, {name: i for i, name in enumerate(jobs.name.vocabulary)})
 
     def copy(self) -> Registry:
-        """An independent copy."""
+        """Return a copy that registers users and names independently."""
         return replace(self, accounts=self.accounts.copy(), users=dict(self.users), names=dict(self.names))
 
     @property
@@ -71,7 +71,7 @@ class Registry:
         return series.series_of(users[user], texts[name])
 
     def new_array(self) -> int:
-        """A number for an array job."""
+        """Return the next unused number of an array job."""
         self.arrays += 1
         return self.arrays - 1
 

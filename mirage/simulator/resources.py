@@ -20,7 +20,7 @@ Int64 = NDArray[np.int64]
 class Resources:
     """Names of the scheduled resources: ``cpu``, ``mem`` where any node has memory, then GRES.
 
-    A typed GRES (``gpu:a100``) counts as its own column and in the column of its name (``gpu``), so that
+    A typed GRES (``gpu:a100``) counts in a separate column and in the column of its name (``gpu``), so that
     requests with and without a type are both served and neither over-allocates.
     """
 

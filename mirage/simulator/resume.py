@@ -123,7 +123,7 @@ class Resumption:
     def _shown(self, snapshot: Snapshot) -> tuple[Coming, Floats]:
         """The jobs of the snapshot as rows, running ones first; ``rows`` count running, then pending jobs.
 
-        With each one's priority beyond what is computed; ``nan`` for those that do not show it.
+        With each job's priority beyond the computed part; ``nan`` for those that do not show it.
         """
         columns = _joined(snapshot.running, snapshot.pending)
         order = np.argsort(columns.submit, kind="stable")
@@ -181,7 +181,7 @@ class Resumption:
         }
 
     def _partitions(self, snapshot: Snapshot) -> Int64:
-        """The numbers here of the snapshot's partitions; another one's jobs count as the default one's."""
+        """The numbers here of the snapshot's partitions; an unknown partition becomes the default partition."""
         known = self._model.partition_index
         names = [known.get(name, self._model.default_partition) for name in snapshot.partition_names]
         return np.array(names or [self._model.default_partition], dtype=np.int64)

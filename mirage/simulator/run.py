@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleFigures:
-    """What is usually said of a schedule; times in seconds, over the jobs that started."""
+    """The usual figures of a schedule; times in seconds, over the jobs that started."""
 
     jobs: int
     started: int

@@ -13,7 +13,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Priority by user."""
+    """Part of the priority that differs by user, and one value for all other users."""
 
     users: Int64
     """Numbers, ascending."""
@@ -24,7 +24,7 @@ class Shares:
 
     @classmethod
     def none(cls) -> Shares:
-        """Nobody gets anything."""
+        """The same priority, 0, for all users."""
         return cls(np.empty(0, dtype=np.int64), np.empty(0), 0.0)
 
     @classmethod
@@ -40,11 +40,11 @@ class Shares:
 
     @classmethod
     def known(cls, user: int, priority: float) -> Shares:
-        """One user's; nobody's where that is ``nan``."""
+        """The share of one user; the same as ``none`` where ``priority`` is ``nan``."""
         return cls.seen(np.array([user], dtype=np.int64), np.array([priority]))
 
     def beside(self, better: Shares) -> Shares:
-        """The same, but what ``better`` says of its own users. Others as here, unless nothing was seen here."""
+        """The same, but with the values of ``better`` for its users. Others as here, unless this has no users."""
         kept = ~np.isin(self.users, better.users)
         users = np.append(self.users[kept], better.users)
         given, order = np.append(self.given[kept], better.given), np.argsort(users)

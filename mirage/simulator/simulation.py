@@ -84,7 +84,7 @@ class Simulation:
 
     @property
     def now(self) -> int:
-        """The simulated clock (s)."""
+        """The simulated clock, in seconds."""
         return self._state.now
 
     def run_until(self, time: int) -> None:
@@ -244,7 +244,7 @@ class Simulation:
 
     @property
     def cluster(self) -> ClusterConfig:
-        """What is simulated."""
+        """The configuration of the simulated cluster."""
         return self._state.model.cluster
 
     @property
@@ -259,7 +259,7 @@ class Simulation:
 
     @property
     def default_partition(self) -> str:
-        """Where jobs go that name no partition; empty: there is none."""
+        """The partition of jobs that name none; empty: the cluster has no default."""
         partitions = self._state.model.cluster.partitions
         only = partitions[0].name if len(partitions) == 1 else ""
         return next((p.name for p in partitions if p.default), only)
@@ -336,7 +336,7 @@ class Simulation:
     ) -> Int64:
         """When the job would start if submitted at each of ``submit_times`` (ascending, not before now).
 
-        Each is a run of its own from here with the same arrivals; ``NEVER`` where it would not start within
+        Each is a separate run from here with the same arrivals; ``NEVER`` where it would not start within
         ``horizon`` seconds or its limits reject it. This simulation does not change.
         """
         state = self._state.copy(results=False)

@@ -1,4 +1,4 @@
-"""What a simulated controller grants a user, as a real one would tell it."""
+"""What a simulated controller grants a user, in the form in which a real one reports it."""
 
 from __future__ import annotations
 

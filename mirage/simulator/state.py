@@ -23,7 +23,7 @@ Table = NDArray[np.void]
 
 
 class State:
-    """What the kernel works on. A table that fills gives way to a larger one, so nobody else may keep one."""
+    """The tables that the kernel works on. A full table is replaced by a larger one: keep no reference to it."""
 
     def __init__(self, model: Model, registry: Registry, arrivals: Arrivals, begin: int, record: Record) -> None:
         """An idle cluster at ``begin``; what happens is written down in ``record``."""
@@ -69,7 +69,7 @@ class State:
 
     @property
     def now(self) -> int:
-        """The simulated clock (s)."""
+        """The simulated clock, in seconds."""
         return int(self.world.sim["now"][0])
 
     @property
@@ -96,7 +96,7 @@ class State:
             self.record = self.record._replace(log=tables.grown(self.record.log, lines))
 
     def make_room(self, slots: int) -> None:
-        """For so many jobs in the queue."""
+        """Make room for ``slots`` jobs in the queue."""
         self.world = tables.with_room(self.world, slots)
         self._fit_scratch(len(self.world.jobs))
 
@@ -105,7 +105,7 @@ class State:
         self.make_room(int(self.world.sim["agenda"][0]) // 8 + 64)
 
     def make_room_for_submission(self, dependencies: int) -> None:
-        """For one more job from outside, after so many others."""
+        """Make room for one more job from outside that has this number of ``dependencies``."""
         self.extend()
         sim = self.world.sim[0]
         own, deps = int(sim["own"]), int(sim["deps"])

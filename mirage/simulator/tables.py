@@ -43,7 +43,7 @@ FIRST_OWN = 16
 
 
 def new_world(model: Model, accounts: Accounts, fixed: Fixed, start: int) -> World:
-    """An idle cluster at ``start``."""
+    """Return the state of a cluster without jobs at time ``start``."""
     nodes, resources = len(model.node_names), len(model.resources)
     free = np.zeros((nodes, resources + 2), dtype=np.int64)
     free[:, :resources] = model.capacity[:, :resources]
@@ -102,14 +102,14 @@ def new_scratch(model: Model, world: World, arrays: int, users: int, slots: int)
 
 
 def new_record(rows: int, log: bool) -> Record:
-    """Where results of ``rows`` trace rows go, and the event log if wanted."""
+    """Where results of ``rows`` trace rows go, and the event log if ``log``."""
     results = np.zeros(rows, dtype=RESULT)
     results["start"] = results["end"] = NEVER
     return Record(results=results, log=np.zeros(1024 if log else 0, dtype=LOG))
 
 
 def no_record() -> Record:
-    """For runs that nobody reads but for their own jobs."""
+    """Return an empty record, for runs of which only the separately tracked jobs are read."""
     return new_record(0, log=False)
 
 
@@ -149,7 +149,7 @@ def with_own_room(world: World, own: int) -> World:
 
 
 def _sets(own: int) -> int:
-    """Rows of ``World.bits`` for so many own jobs."""
+    """Rows of ``World.bits`` for ``own`` jobs that are not of the trace."""
     return MUST_ROW + 2 * own
 
 

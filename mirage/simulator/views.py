@@ -1,4 +1,4 @@
-"""What a simulation shows: columns of the queue, jobs, nodes; and the check of its own tables."""
+"""What a simulation shows: columns of the queue, jobs, nodes; and the consistency check of its tables."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def job_labels(model: Model, world: World, registry: Registry) -> JobLabels:
     names = (*registry.trace_names, *registry.names)
     texts = _named(rows["name"], names), _named(rows["association"], accounts)
     has_memory = "mem" in model.resources.names
-    alone = rows["exclusive"] == 1  # Slurm shows all CPUs of its nodes, and here nobody knows how many those have
+    alone = rows["exclusive"] == 1  # Slurm shows all CPUs of its nodes, and how many those have is not known here
     cpus, memory_mb = (
         np.where(alone | (not known), ABSENT, needs[:, column] * rows["nodes"])
         for column, known in ((0, True), (1 if has_memory else 0, has_memory))

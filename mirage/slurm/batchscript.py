@@ -88,7 +88,7 @@ def sbatch_lines(text: str, name: str) -> str:
 
 
 def foreign_line(text: str) -> int:
-    """The first line (from 1) with a directive of another batch system that ``sbatch`` would obey; 0: none."""
+    """The first line (from 1) with a directive of another batch system that ``sbatch`` would apply; 0: none."""
     found = _FOREIGN.search(text, 0, _end_of_head(text))
     return text.count("\n", 0, found.start()) + 1 if found else 0
 

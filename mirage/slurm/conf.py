@@ -6,7 +6,7 @@ The syntax is that of Slurm's own parser (man slurm.conf; src/common/parse_confi
 - ``#`` starts a comment except as ``\#``; a line that ends in ``\``, or an odd number of them, continues in the
   next.
 - A line whose first key is NodeName, PartitionName, DownNodes, NodeSet, FrontendName or (gres.conf) Name
-  is a record: all its pairs belong together. Every other pair is a setting of its own; the last one wins.
+  is a record: all its pairs belong together. Every other pair is a separate setting; the last one wins.
 - ``Include FILE`` is read in place; ``%c`` in its path is the ClusterName.
 
 Nothing is dropped: keys that Mirage does not know are kept, with file and line.
@@ -79,7 +79,7 @@ class Record:
 
     @property
     def where(self) -> str:
-        """``file:line: Key=Name``."""
+        """The place and name of the record, as ``file:line: Key=Name``."""
         return f"{self.settings[0].where}={self.name}"
 
     def get(self, *keys: str) -> Setting | None:

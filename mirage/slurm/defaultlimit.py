@@ -12,7 +12,7 @@ _FIELD = re.compile(r"(\w+)=(\S*)")
 
 
 def read_default_limit(text: str, partition: str) -> Seconds:
-    """DefaultTime, or MaxTime where there is none, of ``partition``; empty: of the default one.
+    """DefaultTime of ``partition``, or MaxTime if it has none; an empty name means the default partition.
 
     Of several partitions (comma-separated) the shortest counts: the job may start in any. Raises ``BadSpelling``
     where the partition is not in ``text``.

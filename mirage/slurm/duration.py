@@ -60,7 +60,7 @@ def _seconds(match: re.Match[str]) -> Seconds:
 def parse_limit(text: str) -> Seconds:
     """A job's time limit as squeue and sacct print it: as ``parse``, and ``ABSENT`` for Partition_Limit.
 
-    A job without a limit of its own has its partition's. Limits longer than ``UNLIMITED`` become that.
+    A job without a limit has its partition's. Limits longer than ``UNLIMITED`` become that.
     Raises ``BadSpelling``.
     """
     return ABSENT if text.strip().lower() in _NO_OWN_LIMIT else min(parse(text), UNLIMITED)

@@ -91,7 +91,7 @@ unset -f mirage_waits
 unset mirage_told mirage_last
 """
 _INTERVAL = 15
-"""Seconds between two looks at a predecessor that is not over."""
+"""Seconds between two checks of a predecessor that is not over."""
 _CONDITION = """\
 if {test}; then
   mirage_ends {code}

@@ -75,7 +75,7 @@ def _check_size(size: int, text: str) -> None:
 
 
 def fold(names: list[str]) -> str:
-    """The shortest usual spelling of ``names``: each once, numbers sorted, groups by first appearance.
+    """The shortest usual host list of ``names``: each once, numbers sorted, groups by first appearance.
 
     The last number of a name is folded. Raises ``BadSpelling`` for a name with blanks, commas or brackets.
     """

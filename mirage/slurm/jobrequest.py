@@ -1,8 +1,8 @@
 """What a user's ``sbatch`` options ask for, as a ``JobRequest`` and the options that it has no field for.
 
 The script is submitted as it is, so ``sbatch`` reads its ``#SBATCH`` lines again each time; what is given on the
-command line then counts more. Whoever renders a request puts ``batch.options`` after the options made from its
-fields, and leaves out the fields that ``said_by_options`` names.
+command line then counts more. A renderer puts ``batch.options`` after the options made from the request's fields,
+and leaves out the fields that ``said_by_options`` names.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def said_by_options(request: JobRequest) -> frozenset[str]:
 
 
 def unsaid_gres(request: JobRequest) -> tres.Amounts:
-    """Generic resources that no option says, where the options say the GPUs in words of their own."""
+    """Generic resources that no option requests, where the options request GPUs in another notation."""
     if request.batch is not None and any(option.startswith(f"--{_GRES}=") for option in request.batch.options):
         return ()
     return tuple((name, count) for name, count in request.gres_per_node if name.partition(":")[0] != "gpu")
@@ -225,7 +225,7 @@ def _read(given: Given, around: Surroundings) -> tuple[dict[str, Any], tuple[Giv
         changes = reader(given.value or "", around)
     except BadSpelling as error:
         raise BadSpelling(given.spelling, f"{given.where}: {error.problem}") from None
-    # A field that has its default value renders nothing: the option must be said, lest the script's line counts.
+    # A field that has its default value renders nothing: the option must be given, lest the script's line counts.
     vain = not changes or any(_DEFAULTS.get(name) == value for name, value in changes.items())
     rewritten = changes.pop("option", None)
     if rewritten is not None:

@@ -15,12 +15,12 @@ _CONFIGURED = re.compile(r"(?<!\S)CfgTRES=(\S+)")
 
 
 def job_arguments(job_id: int) -> list[str]:
-    """What shows the job."""
+    """The ``scontrol`` command that shows the job on one line."""
     return ["scontrol", "--oneliner", "show", "job", str(job_id)]
 
 
 def node_arguments(nodes: str) -> list[str]:
-    """What shows its nodes."""
+    """The ``scontrol`` command that shows the nodes (a host list), one line each."""
     return ["scontrol", "--oneliner", "show", "node", nodes]
 
 

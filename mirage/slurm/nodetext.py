@@ -14,7 +14,7 @@ ARGUMENTS = ("--all", "--noconvert")
 """Of ``sinfo``: hidden partitions too."""
 
 _FIELDS = ("%R", "%T", "%D")
-# man sinfo, NODE STATE CODES, flags taken off. Reserved nodes are idle: who may use them is another question.
+# man sinfo, NODE STATE CODES, flags taken off. Reserved nodes are idle: who may use them does not matter here.
 _KIND = {
     **dict.fromkeys(("allocated", "mixed", "completing", "draining", "failing"), "allocated"),
     **dict.fromkeys(("idle", "planned", "reserved", "power_up", "powering_up", "powered_down"), "idle"),

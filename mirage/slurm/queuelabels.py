@@ -63,17 +63,17 @@ class QueueLabels(JobLabels):
 
 
 def jobs_kept_pending(labels: JobLabels, jobs: NDArray[np.int64]) -> frozenset[int]:
-    """Those of the jobs that more than the queue keeps pending; none where the labels do not tell."""
+    """Those of the jobs that more than the queue keeps pending; none where the labels do not show it."""
     return _marked(labels, labels.kept_pending, jobs) if isinstance(labels, QueueLabels) else frozenset()
 
 
 def suspended_jobs(labels: JobLabels, jobs: NDArray[np.int64]) -> frozenset[int]:
-    """Those of the jobs that are suspended; none where the labels do not tell."""
+    """Those of the jobs that are suspended; none where the labels do not show it."""
     return _marked(labels, labels.suspended, jobs) if isinstance(labels, QueueLabels) else frozenset()
 
 
 def ends_of(labels: JobLabels, jobs: NDArray[np.int64]) -> dict[int, int]:
-    """When the time limits of these jobs end them, by their ids, where the labels tell."""
+    """When the time limits of these jobs end them, by their ids, where the labels show them."""
     if not isinstance(labels, QueueLabels):
         return {}
     rows = np.flatnonzero(np.isin(labels.job_id, jobs))

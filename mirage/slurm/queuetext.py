@@ -1,9 +1,9 @@
 """The queue as ``squeue`` prints it in the format of ``queue_settings``, straight into columns.
 
 A pending array is one record to Slurm, printed once (``123_[5-9%2]``). Here it is one row for each task that still
-waits, all with the array's own job id, because the tasks have no ids of their own yet: what waits is counted as
-Slurm counts it against MaxJobCount. Tasks held by the array's ``%`` throttle are among them. Tasks that have
-started are rows with ids of their own.
+waits. All have the array's job id, because the tasks have no ids yet: pending tasks are counted as Slurm counts
+them against MaxJobCount. Tasks held by the array's ``%`` throttle are among them. Tasks that have started are rows
+with ids of their own.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class QueuedJob:
     """Completing jobs still hold their nodes: they are RUNNING, with their true end."""
     completing: bool
     exit_code: int = ABSENT
-    """Of a completing job, which has it already; ``ABSENT`` where that is not told."""
+    """Of a completing job, which has it already; ``ABSENT`` where Slurm does not show it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def read_queue(
 ) -> Queue:
     """Read an answer; ``wanted``: ids of our jobs, whatever their comment. Without ``columns`` only ours.
 
-    Raises ``BadSpelling`` when the answer is not whole. Rows that are not understood are left out and told.
+    Raises ``BadSpelling`` when the answer is not whole. Rows that are not understood are left out and reported.
     """
     table = rows.cut(text, FIELDS, mark, free=2)
     unreadable = list(table.broken)
@@ -217,7 +217,7 @@ def _gres(cells: dict[str, tuple[str, ...]], nodes: Int64) -> GresColumns:
 
 
 def _sizes(cells: Sequence[str]) -> SizeColumns:
-    """Equal texts are read once."""
+    """CPUs and megabytes of each cell; equal texts are parsed once."""
     meaning = {text: sizes_of(text) for text in set(cells)}
     cpus, memory_mb = np.array([meaning[text] for text in cells], dtype=np.int64).reshape(-1, 2).T
     return cpus, memory_mb

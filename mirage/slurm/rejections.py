@@ -38,7 +38,7 @@ _PERMANENT = frozenset(
 _LIMIT_OF_ONE_JOB = re.compile(r"(?:Assoc|QOS)(?:Max[A-Za-z]+Per(?:Job|Node)|Min)[A-Za-z]*")
 
 
-# Said of one request or one partition, for good or for a while.
+# About one request or one partition, permanent or temporary.
 _OF_ONE_REQUEST = (_PERMANENT - {"InvalidAccount", "InvalidQOS", "InvalidUser", "InvalidWCKey"}) | {
     "InvalidDependency",
     "PartitionConfig",

@@ -29,14 +29,14 @@ class Reserved:
     accounts: tuple[str, ...]
 
     def admits(self, user: str, account: str) -> bool:
-        """Whether jobs of this user in this account may run there; one that lists neither admits nobody."""
+        """Whether jobs of this user in this account may run there; one that lists neither admits no job."""
         lists = [(listed, name) for listed, name in ((self.users, user), (self.accounts, account)) if listed]
         return bool(lists) and all(_is_in(name, listed) for listed, name in lists)
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionNodes:
-    """What a partition has."""
+    """Nodes and QOS of a partition."""
 
     nodes: frozenset[str]
     qos: str

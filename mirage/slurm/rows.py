@@ -1,4 +1,4 @@
-"""Rows of columns that Slurm's commands print in a format of ours, told apart from what users write into them.
+"""Rows of columns that Slurm's commands print in our format, kept distinct from text that users write.
 
 Cells end in ``CELL``, rows in a mark that is drawn again for each query: a job whose name or comment holds line
 breaks, cell ends or a whole forged row changes nothing but what is read as its name. The heading proves that the

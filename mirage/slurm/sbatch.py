@@ -26,7 +26,7 @@ _DEPENDENCY = {
     DependencyKind.AFTERNOTOK: "afternotok",
 }
 # An sbatch option can be set by an SBATCH_ variable, and a user's are honoured as sbatch itself would. Not these:
-# they make of a link something else than one job of this cluster whose id sbatch answers at once.
+# with them a link is not one job of this cluster whose id sbatch prints immediately.
 _NOT_FOR_LINKS = ("SBATCH_ARRAY_INX", "SBATCH_CLUSTERS", "SLURM_CLUSTERS", "SBATCH_WAIT", "SBATCH_WAIT4SWITCH")
 _SECRET = re.compile(r"SLURM_JWT|MIRAGE_.*(?:__|TOKEN|SECRET|PASSWORD|CREDENTIAL)", re.DOTALL)
 _OWN = ("SLURM_CONF", "SLURM_CONF_SERVER")
@@ -57,7 +57,7 @@ def _size(request: JobRequest) -> list[str]:
     amounts = unsaid_gres(request) if "gres_per_node" in said else request.gres_per_node
     gres = ",".join(f"{name}:{count}" for name, count in amounts)
     sizes = {
-        # One node is what a job gets that says nothing; said, it changes how Slurm counts tasks and CPUs.
+        # One node is what a job gets without the option; given, it changes how Slurm counts tasks and CPUs.
         "nodes": f"--nodes={request.nodes}" if request.nodes != 1 else "",
         "cpus_per_node": f"--mincpus={request.cpus_per_node}" if request.cpus_per_node else "",
         "memory_mb_per_node": f"--mem={request.memory_mb_per_node}M" if request.memory_mb_per_node else "",

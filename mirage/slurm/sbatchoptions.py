@@ -27,7 +27,7 @@ class Takes(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option of a command line."""
+    """Name, short form and argument of a known ``sbatch`` option."""
 
     name: str
     takes: Takes
@@ -43,7 +43,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """An option as somebody gave it."""
+    """An option as it was given."""
 
     name: str
     value: str | None

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mirage.domain.job import JobId, JobState
 
 _WHOLE = ("Command", "WorkDir", "Comment", "StdErr", "StdIn", "StdOut", "SubmitLine")
-"""Values that have a line of their own, and may hold blanks."""
+"""Values that each fill a line, and may hold blanks."""
 _NAME = " JobName="
 """Such a value, the last on the first line."""
 _USER = re.compile(r"(.+)\(([0-9]{1,10})\)")
@@ -24,7 +24,7 @@ _NOTHING = ("", "(null)", "N/A", "None", "Unknown")
 
 @dataclass(frozen=True, slots=True)
 class ShownJob:
-    """What Slurm shows of a job."""
+    """Attributes of a job that ``scontrol show job`` prints."""
 
     job_id: JobId
     uid: int
@@ -34,7 +34,7 @@ class ShownJob:
     """Further values by Slurm's names, without those that are words for nothing."""
 
     def value(self, name: str) -> str:
-        """Slurm's word; empty where there is none."""
+        """The value in Slurm's notation; empty where it is missing."""
         return self.fields.get(name, "")
 
     def number(self, name: str) -> int:

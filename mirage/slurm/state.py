@@ -68,7 +68,7 @@ def parse_state(text: str) -> JobState:
 
 
 def parse_end(text: str, exit_code: int = 0) -> JobState:
-    """As ``parse_state``, of a job in accounting: a ``CANCELLED`` that names nobody is the cluster's doing.
+    """As ``parse_state``, of a job in accounting: a ``CANCELLED`` without a UID is by the cluster.
 
     slurmdbd ends in this way the jobs that a slurmctld no longer knows after it lost its state, and slurmctld
     those that it will never start; a cancelled job is ``CANCELLED by`` a UID. But a slurmctld that is started

@@ -1,6 +1,6 @@
 """The options with which a job was submitted: the command line of ``sbatch`` that accounting keeps.
 
-Slurm joins its words by blanks, without quotes. Where words cannot be told apart, nothing is read from it.
+Slurm joins its words by blanks, without quotes. Where words cannot be separated, nothing is read from it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _OF_ONE_JOB |= {"wait", "parsable", "quiet", "verbose", "test-only"}
 def options_of_line(line: str, job: ShownJob, script: str) -> tuple[Given, ...] | None:
     """The options in ``line``, such as ``sbatch -N2 train.sh``, without those that concern this job alone.
 
-    ``None`` where words cannot be told apart: what follows the options is not the job's script.
+    ``None`` where words cannot be separated: what follows the options is not the job's script.
     """
     program, *texts = line.split() or [""]
     if PurePath(program).name != "sbatch":

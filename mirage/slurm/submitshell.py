@@ -1,6 +1,6 @@
-"""What a job inherits from the shell that submits it, beside the environment: umask, resource limits, nice.
+"""What a job inherits from the submitting shell besides the environment: umask, resource limits, nice.
 
-``sbatch`` reads them of its own process and passes them on as ``SLURM_UMASK``, ``SLURM_RLIMIT_NOFILE`` and so on,
+``sbatch`` reads those of its process and passes them on as ``SLURM_UMASK``, ``SLURM_RLIMIT_NOFILE`` and so on,
 which slurmstepd applies (as far as ``PropagateResourceLimits`` says) and removes from the job's environment.
 Another process submits the links, days later: ``mirage submit`` reads them, and they are sent as these variables.
 """
@@ -39,7 +39,7 @@ def read_resource_limits() -> tuple[tuple[str, int], ...]:
 def process_variables(batch: BatchScript) -> dict[str, str]:
     """The variables by which these reach a job; a ``SLURM_UMASK`` of the user's own counts.
 
-    ``sbatch`` overwrites the nice value with its own.
+    ``sbatch`` overwrites the nice value with that of its process.
     """
     known = batch.umask is not None and "SLURM_UMASK" not in dict(batch.environment)
     umask = {"SLURM_UMASK": f"0{batch.umask:03o}"} if known else {}

@@ -88,7 +88,7 @@ def gres_of(tres: Amounts) -> Amounts:
 
 
 def sizes_of(text: str) -> tuple[int, int]:
-    """CPUs and megabytes among a job's TRES; ``ABSENT`` where one is not told or cannot be read."""
+    """CPUs and megabytes among a job's TRES; ``ABSENT`` where one is missing or cannot be read."""
     head = text[:place] if (place := text.find("gres/")) >= 0 else text
     try:
         told = dict(parse_tres(head.rstrip(",")))

@@ -1,4 +1,4 @@
-"""What Slurm's error sentences mean for whoever asked: the same in sbatch's stderr, REST answers and libslurm.
+"""What Slurm's error sentences mean for the caller: the same in sbatch's stderr, REST answers and libslurm.
 
 The sentences are those of ``slurm_strerror`` (22.05 to 26.05); matching ignores case and takes parts, because
 releases add to them.
@@ -165,7 +165,7 @@ def already_ended(text: str) -> bool:
 
 
 def refusal(text: str, what: str) -> ClusterUnavailable | SubmissionRejected:
-    """The error for what was said about a submission; ``what`` was being done, such as ``sbatch``.
+    """The error for Slurm's text about a submission; ``what`` names the step, such as ``sbatch``.
 
     A rejection has one word as reason (``InvalidAccount``, ``AssocMaxSubmitJobLimit``; ``Refused`` where the
     sentence is none that is known) and Slurm's words as detail. Text that is no answer of Slurm's is none.
@@ -177,7 +177,7 @@ def refusal(text: str, what: str) -> ClusterUnavailable | SubmissionRejected:
 
 
 def refused_act(text: str, what: str) -> MirageError:
-    """The error for what was said about acting on a job; ``what`` names the act and the job."""
+    """The error for Slurm's text about an action on a job; ``what`` names the act and the job."""
     said = one_line(text)
     if _has(text, _NOT_OURS):
         return NotPermitted(f"{what}: {said}; only the job's owner and operators may")
@@ -189,7 +189,7 @@ def refused_act(text: str, what: str) -> MirageError:
 
 
 def one_line(text: str) -> str:
-    """What was said, without names of programs, on one line and not endless."""
+    """Slurm's text on one line of bounded length, without names of programs."""
     sentences = dict.fromkeys(_bare(line) for line in text.splitlines())
     joined = "; ".join(sentence for sentence in sentences if sentence)
     return joined if len(joined) <= 300 else joined[:297] + "..."

@@ -1,6 +1,6 @@
 """The small shell script around a user's script: for its health, its arguments, or a chain that may be over.
 
-The wrapper writes the user's script into its own file, which slurmd gives to the job's user, and executes that:
+The wrapper writes the user's script into its file, which slurmd gives to the job's user, and executes that:
 ``$0``, arguments, signals, exit code and the meaning of "batch shell" stay what they are. Where the file cannot be
 written, it executes one that has no name any more. Nothing is left behind, however the job ends.
 """
@@ -73,7 +73,7 @@ unset mirage_script
 """The last block is read as a whole before it is run: by then the file that it stands in holds another script."""
 
 INTERVAL = 5
-"""Seconds between two looks at the service's health."""
+"""Seconds between two checks of the service's health."""
 
 
 def wrap(script: str, health_command: str) -> str:
@@ -101,7 +101,7 @@ def gated(script: str, gate: Gate) -> str:
 
 
 def _around(script: str, before: str, lines: str = "") -> str:
-    """The wrapper that does ``before``, lines of shell, and runs ``script`` in its own place, below ``lines``."""
+    """The wrapper that does ``before``, lines of shell, and runs ``script`` in its place, below ``lines``."""
     end = f"END_OF_SCRIPT_{hashlib.sha256(script.encode(errors='surrogatepass')).hexdigest()[:16]}"
     interpreter = read_interpreter(script, "script")
     # dash drops exported functions from the environment, as it does without a wrapper where the script is for dash

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 class AgentActuator(ByOrder):
     """An ``Actuator`` that puts requests into the agent queue and waits for the answers.
 
-    ``NotPermitted`` while no agent of the owner is there: nothing has happened then, and the next cycle may try
-    again. ``ClusterUnavailable``: an agent took the order and was not heard of again; it may have happened.
+    ``NotPermitted`` while no agent of the owner is connected: nothing has happened then, and the next cycle may
+    try again. ``ClusterUnavailable``: an agent took the request and did not answer; the action may have happened.
     """
 
     def __init__(self, desk: OrderDesk, limits: TurnLimits | None = None) -> None:

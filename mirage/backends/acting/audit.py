@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """One act in a user's name."""
+    """One action on behalf of a user, as the audit log records it."""
 
     owner: str
     """In whose name."""
@@ -58,20 +58,20 @@ class Audited:
         """By owner and act: the last failure reported, and when."""
 
     def submit(self, request: JobRequest) -> JobId:
-        """As the actuator behind."""
+        """Submit through the wrapped actuator and audit the outcome."""
         return self._told(request.user, request, NO_JOB, lambda: self._actuator.submit(request))
 
     def cancel(self, job_id: JobId, owner: str) -> None:
-        """As the actuator behind."""
+        """Cancel through the wrapped actuator and audit the outcome."""
         self._told(owner, CancelJob(job_id), job_id, lambda: self._actuator.cancel(job_id, owner))
 
     def update(self, job_id: JobId, owner: str, change: JobChange) -> None:
-        """As the actuator behind."""
+        """Update through the wrapped actuator and audit the outcome."""
         act = UpdateJob(job_id, change)
         self._told(owner, act, job_id, lambda: self._actuator.update(job_id, owner, change))
 
     def signal(self, job_id: JobId, owner: str, signal: str, *, reach: SignalReach) -> None:
-        """As the actuator behind."""
+        """Signal through the wrapped actuator and audit the outcome."""
         act = SignalJob(job_id, signal, reach)
         self._told(owner, act, job_id, lambda: self._actuator.signal(job_id, owner, signal, reach=reach))
 

@@ -40,15 +40,15 @@ class ByOrder:
         return job_id
 
     def cancel(self, job_id: JobId, owner: str) -> None:
-        """Have it cancelled."""
+        """Request a cancellation on the owner's side; raises ``ClusterUnavailable`` if the answer does not fit."""
         self._outcome(owner, CancelJob(job_id), SubmissionRejected)
 
     def update(self, job_id: JobId, owner: str, change: JobChange) -> None:
-        """Have it changed."""
+        """Request a change on the owner's side; raises ``ClusterUnavailable`` if the answer does not fit."""
         self._outcome(owner, UpdateJob(job_id, change), SubmissionRejected)
 
     def signal(self, job_id: JobId, owner: str, signal: str, *, reach: SignalReach) -> None:
-        """Have it signalled."""
+        """Request a signal on the owner's side; raises ``ClusterUnavailable`` if the answer does not fit."""
         self._outcome(owner, SignalJob(job_id, signal, reach), SubmissionRejected)
 
     def _outcome(self, owner: str, act: Act, unfit: type[MirageError]) -> JobId:

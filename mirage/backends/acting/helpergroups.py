@@ -2,7 +2,7 @@
 
 A helper is a process of its user among the daemon's processes: the programs that it starts (``sbatch``) take the
 user's environment, so the user decides what runs in them. Where systemd delegates the unit's control group
-(``Delegate=``, cgroup v2), each helper gets a group of its own below it, with bounds on memory and processes, and
+(``Delegate=``, cgroup v2), each helper gets a separate group below it, with bounds on memory and processes, and
 is killed with all that it has started. Without delegation nothing of this holds, and the daemon logs that.
 """
 
@@ -58,8 +58,8 @@ class HelperGroups:
     def delegated(cls, group: Path | None) -> Self | None:
         """Return groups below ``group``, a unit's, where this process may make them; else ``None``.
 
-        This process moves into a group of its own first: a group with processes of its own can have no controllers
-        for the groups below it (cgroups(7)).
+        This process first moves into a separate group: a group that holds processes cannot have controllers for
+        the groups below it (cgroups(7)).
         """
         base = group.parent if group is not None and group.name == _OWN else group
         if base is None or base.suffix != _UNIT or not os.access(base, os.W_OK):
@@ -94,7 +94,7 @@ class HelperGroups:
 
 
 def _ended(group: Path, pause: float = 0.0) -> bool:
-    """Kill what is left in a group, after so many seconds, and remove it; whether that could be done."""
+    """Wait ``pause`` seconds, then kill what is left in a group and remove it; whether that succeeded."""
     time.sleep(pause)
     with contextlib.suppress(OSError):
         (group / "cgroup.kill").write_text("1", encoding="ascii")

@@ -45,14 +45,14 @@ class LinkGuard:
         expected: Mapping[str, JobId] = NOTHING_EXPECTED,
         identities: Mapping[str, LinkIdentity] = NO_IDENTITIES,
     ) -> Snapshot:
-        """As the cluster behind."""
+        """Return the wrapped cluster's snapshot and remember its links and their rivals for later checks."""
         snapshot = self._cluster.snapshot(queue=queue, expected=expected, identities=identities)
         jobs = (*snapshot.rivals, *snapshot.links.values())
         self._seen = {(job.job_id, job.user): job for job in jobs if not job.state.finished}
         return snapshot
 
     def submit(self, request: JobRequest) -> JobId:
-        """As the actuator behind."""
+        """Submit through the wrapped actuator, without a check: there is no job yet."""
         return self._actuator.submit(request)
 
     def cancel(self, job_id: JobId, owner: str) -> None:

@@ -1,7 +1,7 @@
 """What may be done in a user's name, checked by the user's own side: Mirage's links, and nothing else.
 
-Whoever gives the orders is trusted to time links. That it cannot reach beyond them is made sure of here, in a
-process that runs as the user.
+The sender of the requests is trusted to time links. This check, in a process that runs as the user, ensures that
+it cannot act on any other job.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Identity:
     state: JobState | None = None
     """``None``: Slurm's word for it is not known."""
     alone: bool = True
-    """Whether it is no task of an array and no component of a heterogeneous job, as far as Slurm tells."""
+    """False for a task of an array or a component of a heterogeneous job, where Slurm reports that."""
 
 
 class LinksOnly:
@@ -71,17 +71,17 @@ class LinksOnly:
         return self._actuator.submit(request)
 
     def cancel(self, job_id: JobId, owner: str) -> None:
-        """Cancel a link."""
+        """Cancel the job if it is a link of ``owner``; else raise ``NotPermitted``."""
         self._check_link(job_id, owner)
         self._actuator.cancel(job_id, owner)
 
     def update(self, job_id: JobId, owner: str, change: JobChange) -> None:
-        """Change a link."""
+        """Change the job if it is a link of ``owner``; else raise ``NotPermitted``."""
         self._check_link(job_id, owner)
         self._actuator.update(job_id, owner, change)
 
     def signal(self, job_id: JobId, owner: str, signal: str, *, reach: SignalReach) -> None:
-        """Signal a link."""
+        """Signal the job if it is a link of ``owner``; else, or for no signal name, raise ``NotPermitted``."""
         if not _SIGNAL.fullmatch(signal):
             raise NotPermitted(f"{signal!r} is not the name of a signal")
         self._check_link(job_id, owner)

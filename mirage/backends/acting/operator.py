@@ -1,8 +1,8 @@
 """Acts of an account with AdminLevel Operator on other users' jobs: no more than their owners could do.
 
 Slurm grants an Operator more than an owner: a nice value below 0, the release of a job that an administrator
-holds, a release that takes back an administrator's priority. So each act asks Slurm about the job first, and
-does nothing that Slurm would deny to the owner. Between the question and the act lie milliseconds.
+holds, a release that takes back an administrator's priority. So each action first queries Slurm about the job, and
+does nothing that Slurm would deny to the owner. Milliseconds pass between the query and the action.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FIELDS = ("%u", "%T", "%Q", "%r", "%k")
 
 @dataclass(frozen=True, slots=True)
 class _Hold:
-    """Who keeps a job back."""
+    """The reasons why a job is held."""
 
     by_owner: bool
     by_others: bool
@@ -49,7 +49,7 @@ class OperatorActuator:
         raise NotPermitted(f"an Operator cannot submit {request.tag or request.name} for {request.user}")
 
     def cancel(self, job_id: JobId, owner: str) -> None:
-        """``scancel``."""
+        """Run ``scancel`` for a link of ``owner``; raises ``NotPermitted`` for any other job."""
         self._hold_of(job_id, owner)
         self._as_owner(owner).cancel(job_id, owner)
 
@@ -67,7 +67,7 @@ class OperatorActuator:
             self._keep_back(job_id)
 
     def signal(self, job_id: JobId, owner: str, signal: str, *, reach: SignalReach) -> None:
-        """``scancel --signal``."""
+        """Run ``scancel --signal`` for a link of ``owner``; raises ``NotPermitted`` for any other job."""
         self._hold_of(job_id, owner)
         self._as_owner(owner).signal(job_id, owner, signal, reach=reach)
 

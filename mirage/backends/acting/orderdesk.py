@@ -24,8 +24,8 @@ _MOST_LATE = 100
 class Patience:
     """Timeouts of the queue, in seconds.
 
-    ``start`` and the agent's own time limit for ``sbatch`` together stay below the loop's ``settle``: an order
-    that the loop has given up must not be begun after it has given a second one.
+    ``start`` and the agent's own time limit for ``sbatch`` together stay below the loop's ``settle``: a request
+    that the loop has abandoned must not start after the loop has sent a second one.
     """
 
     start: float = 10.0
@@ -38,7 +38,7 @@ class Patience:
 
 @dataclass(slots=True)
 class _Slip:
-    """One order on its way."""
+    """A queued request, until its answer has arrived."""
 
     order: Order
     taken: bool = False
@@ -92,10 +92,10 @@ class OrderDesk:
             self._counters[user].heard = self._stopwatch()
 
     def next_order(self, user: str, timeout: float) -> Order | None:
-        """The oldest order for ``user``, waiting for one for up to ``timeout`` seconds; ``None``: there is none.
+        """The oldest request for ``user``; waits up to ``timeout`` seconds for one, then returns ``None``.
 
-        The caller delivers it: one that gets lost on the way is lost, so wait in short turns and look in between
-        whether the agent is still connected.
+        The caller delivers it. A request that is lost on the way is not sent again, so use short timeouts and
+        check between them whether the agent is still connected.
         """
         with self._changed:
             counter = self._counters[user]
@@ -113,9 +113,9 @@ class OrderDesk:
             return slip.order
 
     def find_unanswered(self, user: str, order_id: str) -> int | None:
-        """Return of how many files the answer to an order may tell; ``None``: ``user`` has no such order.
+        """Return how many files the answer to a request may name; ``None``: ``user`` has no such request.
 
-        Another user's is none, in every respect.
+        A request of another user counts as missing, in every respect.
         """
         with self._changed:
             self._counters[user].heard = self._stopwatch()

@@ -1,6 +1,6 @@
 """Orders to act in a user's name, and the answers to them.
 
-An agent is a process of the user: whoever carries orders between the desk and the agent has made sure of that.
+An agent is a process of the user: the carrier of requests between queue and agent has verified that.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ class Order:
 
     @property
     def act(self) -> Act:
-        """What to do."""
+        """The one action that is requested."""
         (act,) = self._acts()
         return act
 
     @property
     def files(self) -> int:
-        """Of how many files the answer may tell."""
+        """How many files the answer may name."""
         return len(self.check_files.paths) if self.check_files is not None else 0
 
     @property
@@ -105,7 +105,7 @@ class CancelJob:
 
 @dataclass(frozen=True, slots=True)
 class UpdateJob:
-    """Change a pending job."""
+    """Change attributes of a pending job."""
 
     job_id: JobId
     change: JobChange
@@ -113,7 +113,7 @@ class UpdateJob:
 
 @dataclass(frozen=True, slots=True)
 class SignalJob:
-    """Send a running job a signal."""
+    """Send a signal to a running job."""
 
     job_id: JobId
     signal: str
@@ -148,7 +148,7 @@ def describe(act: Act) -> str:
 
 
 class Verdict(Enum):
-    """How an order went."""
+    """The outcome of a request."""
 
     DONE = auto()
     REJECTED = auto()
@@ -179,15 +179,15 @@ class Answer:
     """Of the files to be checked, in order."""
 
     def to_text(self) -> str:
-        """As JSON: one line of ASCII."""
+        """Encode the answer as JSON: one line of ASCII."""
         return dump(self)
 
     @classmethod
     def from_text(cls, text: str | bytes, files: int = 0) -> Answer:
-        """The answer that ``to_text`` wrote, fit to be kept and shown, about so many files. Raises ``BadOrder``.
+        """The answer that ``to_text`` wrote, checked before it is stored or shown. Raises ``BadOrder``.
 
-        A user's process writes it: it may say no more than its order asks for, and each word of it becomes one
-        printable line, no longer than an answer of Slurm's.
+        A user's process writes it. It may name at most ``files`` files and say no more than its request asks for.
+        Each text in it becomes one printable line, no longer than an answer of Slurm.
         """
         answer = load(cls, text, _PARTS + _PARTS_OF_FILE * files)
         if len(answer.files) > files:
@@ -198,7 +198,7 @@ class Answer:
 
     @classmethod
     def failed(cls, error: MirageError) -> Answer:
-        """The answer that says ``error``; errors without a verdict of their own leave the outcome unknown."""
+        """The answer that says ``error``; errors without a verdict leave the outcome unknown."""
         match error:
             case SubmissionRejected():
                 return cls(Verdict.REJECTED, reason=error.reason, text=str(error))

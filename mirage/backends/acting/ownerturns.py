@@ -31,16 +31,16 @@ _MOST_IDLE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class TurnLimits:
-    """Real seconds."""
+    """Timeouts and pauses between actions, in seconds of real time."""
 
     share: float = 10.0
     """Maximum waiting time of the caller for all actions of one owner, s, ..."""
     every: float = 60.0
-    """... in so long."""
+    """... in this many seconds."""
     together: float = 5.0
     """Maximum waiting time for the actions of all owners, s, each at most half of the rest, ..."""
     together_every: float = 30.0
-    """... in so long."""
+    """... in this many seconds."""
     pause: float = 60.0
     """Pause of an owner after an action that timed out, s; it doubles each time, ..."""
     longest_pause: float = 3_600.0
@@ -51,7 +51,7 @@ class TurnLimits:
 
 @dataclass(slots=True)
 class _Turns:
-    """State of one owner's actions."""
+    """Waiting and running actions of one owner."""
 
     running: str = ""
     """The act that has not ended."""
@@ -67,7 +67,7 @@ class _Turns:
 
 @dataclass(slots=True)
 class _Turn:
-    """How an act ended."""
+    """One action and how it ended."""
 
     answer: Answer | None = None
     error: Exception | None = None
@@ -92,10 +92,10 @@ _LIMITS = TurnLimits()
 
 class OwnerTurns:
     """``ask`` of ``ByOrder`` with a bound on how long one owner's process can hold up the caller.
-
-    An act that takes longer continues in a thread of its own and is not waited for: the next snapshot tells what
-    became of it, and the same act asked for again gets its result instead of being done twice. Until it ends
-    nothing else is begun for its owner; acts of other owners are not touched. All owners together hold up the
+An action that takes longer continues in a separate thread, without the caller: the next snapshot shows its result.
+The same action requested again receives that result instead of a second run. Until it ends no other action starts
+for its owner; actions of other owners continue. The time for all owners together is bounded as well: slow ones use
+it up, and less is left for each. Safe to use from any thread.
     caller only so long as well: slow ones use that up, and less is left for each. Safe to use from any thread.
     """
 

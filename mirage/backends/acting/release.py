@@ -1,9 +1,9 @@
 """Held links: submitted by their owner in advance, released by an Operator when they are due.
 
 The owner submits jobs with the tags of the links to come and Slurm's ``--hold``. They are the **stock**. Asked to
-submit a link, Mirage releases the job of its tag; nobody acts in another's name. The account needs Slurm's
-AdminLevel Operator, with which it may also cancel, signal, hold and reprioritise anybody's jobs: so nothing is
-touched here but links of the owner asked for.
+submit a link, Mirage releases the job of its tag; no process acts on behalf of another user. The account needs
+Slurm's AdminLevel Operator, which also permits to cancel, signal, hold and reprioritise all users' jobs. So this
+module touches only links of the owner that is named.
 """
 
 from __future__ import annotations
@@ -102,15 +102,15 @@ class ReleaseCluster:
         self._operator.update(job_id, owner, change)
 
     def signal(self, job_id: JobId, owner: str, signal: str, *, reach: SignalReach) -> None:
-        """Signal a link."""
+        """Signal a released link on behalf of its owner."""
         self._check(job_id, owner)
         self._operator.signal(job_id, owner, signal, reach=reach)
 
     def _let_go(self, job: Job, request: JobRequest) -> None:
         """What keeps it back comes first, as a free job may start the same time; nice is only raised.
 
-        The dependencies that its owner's submission gave it make way for those asked for; where it is bound to its
-        predecessor's nodes instead, for none: a dependent job is not planned.
+        The dependencies from its owner's submission are replaced by the requested ones. A job that is bound to its
+        predecessor's nodes has no dependency instead: Slurm does not plan a dependent job.
         """
         change = JobChange(
             nice=request.nice if request.nice > job.nice else None,

@@ -29,7 +29,7 @@ _GRACE_S = 1.0
 _BOUNDED = ("/usr/bin/prlimit", "--nproc=1024:1024", "--core=0:0", "--")
 """What a helper may start: its user may stop or trace it, and it is among the daemon's processes."""
 _MOST_LEFT = 2
-"""Helpers of one user that were given up and have not ended."""
+"""Helpers of one user that timed out and have not ended."""
 _ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
 """Of sudo; the helper gets sudo's own clean one."""
 

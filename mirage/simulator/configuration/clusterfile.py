@@ -8,7 +8,7 @@ Slurm's default. Unknown keys are errors. A small example::
 
     [cluster]
     name = "mycluster"
-    scheduling = "slurm"          # or "easy", "fifo": one pool of processors, as in the literature
+    scheduling = "slurm"          # or "easy", "fifo": one pool of CPUs, as in the literature
 
     [[nodes]]
     names = "c[001-076]"          # Slurm's host lists; a list of them is fine too
@@ -27,8 +27,8 @@ Slurm's default. Unknown keys are errors. A small example::
 Durations
     A number is seconds. Text is a duration as Slurm prints it (``"2-00:00:00"``, ``"48:00:00"``, ``"30:00"``,
     ``"UNLIMITED"``) or a number with its unit (``"48h"``, ``"90m"``, ``"2d"``). Bare digits in quotes are
-    refused, since Slurm's files mean minutes by some of them and seconds by others.
-Instants
+    rejected, since Slurm's files mean minutes by some of them and seconds by others.
+Times
     TOML date-times or the same as text (UTC where no offset is given), or seconds since 1970.
 Limits
     Left out: none. ``*_tres`` are ``"node=8,gres/gpu:a100=24,mem=1T"``.
@@ -49,7 +49,7 @@ Limits
 ``[[associations]]``   ``account``; ``user`` (left out: the row is the account's); ``parent``; ``shares`` (1);
                        ``max_jobs``; ``max_submit``; ``grp_jobs``; ``grp_submit``; ``grp_tres``; ``max_wall``;
                        ``priority``; ``usage`` (decayed, billing-seconds)
-``[default_            the same limits and shares, for users without a row of their own
+``[default_            the same limits and shares, for users without a row
 association]``
 ``[scheduler]``        ``backfill`` (true) and, by their names in SchedulerParameters, ``bf_interval``,
                        ``bf_window``, ``bf_resolution``, ``bf_max_job_test``, ``bf_max_job_user``,
@@ -179,7 +179,7 @@ def _check(config: ClusterConfig, text: str, source: str) -> None:
 
 
 def _config_error(error: ValidationError, text: str, source: str) -> ConfigError:
-    """The first fault in the file's order, with its line; the others are counted."""
+    """The first error in the file's order, with its line; the others are counted."""
     line = line_finder(text)
     found = sorted(faults_of(error), key=lambda fault: line(fault.path))
     return ConfigError(_where(found[0].path, text, source), _problem(found[0]) + more_faults(found))

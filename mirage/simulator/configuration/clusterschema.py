@@ -143,7 +143,7 @@ class Section(BaseModel):
 
 
 class ClusterSection(Section):
-    """``[cluster]``."""
+    """Keys of ``[cluster]``: name, algorithm, and what holds for the whole cluster."""
 
     name: Name
     scheduling: Literal["slurm", "easy", "fifo"] = "slurm"
@@ -166,7 +166,7 @@ class NodeSection(Section):
 
 
 class PartitionSection(Section):
-    """``[[partitions]]``."""
+    """Keys of one ``[[partitions]]``, as in a PartitionName line of slurm.conf."""
 
     name: Name
     nodes: Hosts
@@ -185,7 +185,7 @@ class PartitionSection(Section):
 
 
 class QosSection(Section):
-    """``[[qos]]``."""
+    """Keys of one ``[[qos]]``: its priority and its limits."""
 
     name: Name
     priority: Weight = 0
@@ -202,7 +202,7 @@ class QosSection(Section):
 
 
 class DefaultAssociationSection(Section):
-    """``[default_association]``: what users without a row of their own get."""
+    """``[default_association]``: shares and limits of users without a row."""
 
     shares: Limit = 1
     max_jobs: Limit = 0
@@ -266,7 +266,7 @@ class PrioritySection(Section):
 
 
 class ReservationSection(Section):
-    """``[[reservations]]``."""
+    """Keys of one ``[[reservations]]``: interval, nodes, and who may use them."""
 
     name: Name
     start: Instant
@@ -277,7 +277,7 @@ class ReservationSection(Section):
 
 
 class NodeEventSection(Section):
-    """``[[node_events]]``."""
+    """Keys of one ``[[node_events]]``: a change of state of nodes at a given time."""
 
     time: Instant
     nodes: Hosts
@@ -285,7 +285,7 @@ class NodeEventSection(Section):
 
 
 class ClusterFile(Section):
-    """The whole file."""
+    """All tables of a cluster file."""
 
     cluster: ClusterSection
     nodes: Annotated[list[NodeSection], Field(min_length=1)]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def with_nodes(config: ClusterConfig, count: int) -> ClusterConfig:
-    """``config`` resized to its first ``count`` nodes, or to more by going on with the numbers in their names.
+    """``config`` resized to its first ``count`` nodes, or to more by continuing the numbers in their names.
 
     For clusters of one node group only: with several it would be a guess which nodes go. Partitions, reservations
     and node events keep those of their nodes that remain; partitions of the whole cluster grow with it. Raises

@@ -2,9 +2,9 @@
 
 slurm.conf does not hold everything that shapes a schedule: associations and QOS live in slurmdbd, and releases
 go by different rules. Where ``assoc.txt`` (``sacctmgr -P show assoc``), ``qos.txt`` (``sacctmgr -P show qos``) and
-``version.txt`` (``scontrol --version``) stand next to the file, they are read too. What the file asks for and
-the simulator does not do is said in ``unmodelled``; what the file leaves open and this reading had to choose is
-said in ``assumed``. Nothing is dropped in silence.
+``version.txt`` (``scontrol --version``) stand next to the file, they are read too. ``unmodelled`` lists what the
+file asks for and the simulator does not do. ``assumed`` lists what the file leaves open and this reading had to
+choose. No setting is dropped silently.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ def _bounded(text: str, amount: int) -> int:
 
 
 def tres_weights(text: str) -> tuple[tuple[str, float], ...]:
-    """Weights such as ``CPU=1.0,Mem=0.25G,GRES/gpu=2.0``, per CPU, megabyte or piece.
+    """Weights such as ``CPU=1.0,Mem=0.25G,GRES/gpu=2.0``, per CPU, megabyte or GRES.
 
     A suffix is the amount that one weight is for (man slurm.conf, TRESBillingWeights): ``0.25G`` is a quarter
     for each gigabyte.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mirage.domain.job import BatchScript, JobChange, JobRequest, Seconds
 
 LONG_AGO = 1_000_000
-"""A begin time that has passed: "at once", since 0 means "as it is" to Slurm."""
+"""A begin time that has passed: "immediately", since 0 means "unchanged" to Slurm."""
 
 _SECRET = ("SLURM_JWT", "SLURMRESTD_")
 """Beginnings of the names of variables that no job may have: they would let it act as a daemon does."""
@@ -34,7 +34,7 @@ def describe(request: JobRequest, now: Seconds, host: str = "", version: int = N
     """All that the request asks for. Its fields count more than the script's lines, its options more than both.
 
     ``now`` is what relative begin times among the options are relative to, ``host`` is the one that submits,
-    ``version`` the API's, which tells what Slurm's own ``sbatch`` would put into the environment.
+    ``version`` the API's, which decides what Slurm's ``sbatch`` would put into the environment.
     Raises ``SubmissionRejected`` for a request without a batch script, and naming an option that slurmrestd has
     no field for.
     """
@@ -72,7 +72,7 @@ def describe_change(change: JobChange) -> Record:
 
 
 def _last_counts(*sources: Record) -> Record:
-    """All that the sources say; what a later one says takes the place of an earlier one's, also in other words."""
+    """All fields of the sources; a later source replaces a field of an earlier one, also under another name."""
     found: Record = {}
     for source in sources:
         if _MEMORY & source.keys():
@@ -82,7 +82,7 @@ def _last_counts(*sources: Record) -> Record:
 
 
 def _asked(request: JobRequest) -> Record:
-    """The fields of the request that ask for something, but for those that its options say in their own words."""
+    """The fields of the request that ask for something, but for those that its options set in another notation."""
     said = said_by_options(request)
     wishes: Record = {
         "partition": request.partition,

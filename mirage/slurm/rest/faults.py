@@ -22,7 +22,7 @@ _NOT_UNDERSTOOD = range(9000, 9300)
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """Why a request was not done."""
+    """The errors with which slurmrestd or Slurm rejected a request."""
 
     text: str
     """Slurm's sentences, a line each, those that come twice once."""
@@ -42,7 +42,7 @@ class Faults:
 
     @property
     def line(self) -> str:
-        """The sentences as one."""
+        """All sentences on one line."""
         return wording.one_line(self.text)
 
     def of_submission(self, what: str) -> MirageError:

@@ -64,7 +64,7 @@ def _read(record: Record) -> Job:
 
 
 def _end(record: Record) -> JobState:
-    """As ``state.parse_end``; slurmrestd does not tell when slurmctld was started."""
+    """As ``state.parse_end``; slurmrestd does not show when slurmctld was started."""
     state = job_state(part(record, "state"), "current")
     if state is not JobState.CANCELLED or "kill_request_user" not in record:
         return state

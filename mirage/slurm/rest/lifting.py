@@ -1,8 +1,8 @@
 """Records of every version lifted to the newest shape, step by step.
 
 Each step takes the fields that Mirage reads from one version to the next; steps at which these do not change are
-not there (41 to 46 add fields, and rename none of these). Steps change their record in
-place: ``lift`` gives them one of their own, and never more than the fields it needs.
+not there (41 to 46 add fields, and rename none of these). Steps change their record in place: ``lift`` gives them
+a copy, with no more than the fields that they need.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Step = Callable[[Record], None]
 
 
 class Kind(Enum):
-    """What a record tells of, with the fields that are read."""
+    """The object that a record describes, with the fields that are read."""
 
     JOB = (
         "job_id name user_name user_id account partition qos node_count time_limit submit_time eligible_time "
@@ -54,7 +54,7 @@ def lift(kind: Kind, version: int, record: Record) -> Record:
 
 
 def with_partitions(nodes: Sequence[Record], partitions: Sequence[Record]) -> list[Record]:
-    """v0.0.36's nodes do not name their partitions: told from its partitions' host lists.
+    """v0.0.36's nodes do not name their partitions: they follow from its partitions' host lists.
 
     Raises ``BadSpelling``.
     """
@@ -70,12 +70,12 @@ def _is_record(value: object) -> bool:
 
 
 def _node_37(node: Record) -> None:
-    """v0.0.36 has no flags next to a node's state, so a drained node is not told from an idle one."""
+    """v0.0.36 has no flags next to a node's state, so a drained node looks like an idle one."""
     node["state_flags"] = []
 
 
 def _past_job_38(job: Record) -> None:
-    """Up to v0.0.37 the start that accounting tells is the time of eligibility; the time it ran is right."""
+    """Up to v0.0.37 the start in accounting is the time of eligibility; the time it ran is right."""
     times = dict(_inside(job, "time"))
     end, elapsed, suspended = (whole(times, name) for name in ("end", "elapsed", "suspended"))
     job["time"] = times | {"start": end - elapsed - suspended if end else times.get("start")}
@@ -96,7 +96,7 @@ def _past_job_39(job: Record) -> None:
 
 
 def _node_39(node: Record) -> None:
-    """Up to v0.0.38 the base state is a text in lower case, its flags are a list of their own."""
+    """Up to v0.0.38 the base state is a text in lower case, its flags are a separate list."""
     state, flags = node["state"], node["state_flags"]
     if type(state) is not str or type(flags) is not list:
         raise wrong(node, "state", "a text, with a list of flags")
@@ -115,7 +115,7 @@ def _job_40(job: Record) -> None:
 
 
 def _past_job_40(job: Record) -> None:
-    """Up to v0.0.39 the state is one word and a job that exits with any code is told as SUCCESS with 0.
+    """Up to v0.0.39 the state is one word and a job that exits with any code is shown as SUCCESS with 0.
 
     Where the state says otherwise, the code is not known.
     """

@@ -50,7 +50,7 @@ def _to_39(description: Record) -> Record:
 
 
 def _to_38(description: Record, version: int) -> Record:
-    """Up to v0.0.38 fields are ``sbatch``'s options: texts, mostly, under names of their own."""
+    """Up to v0.0.38 fields are ``sbatch``'s options: texts, mostly, under other names."""
     if "BATCH_JOB" in description.get("kill_warning_flags", ()):
         raise _no_field("a warning to the batch shell alone (--signal=B:)", version)
     description = _without_arguments(description)
@@ -123,10 +123,10 @@ _OTHERWISE: dict[str, Callable[[Any], Record]] = {
     "begin_time": lambda value: {"begin_time": f"uts{value}"},
     "environment": lambda value: {"environment": dict(item.split("=", 1) for item in value)},
     "excluded_nodes": _renamed("exclude_nodes"),
-    "kill_warning_delay": lambda _: {},  # said with the signal
+    "kill_warning_delay": lambda _: {},  # set with the signal
     "kill_warning_signal": _renamed("signal"),
     "mail_type": lambda value: {"mail_type": ",".join(value) or "NONE"},
-    "maximum_nodes": lambda _: {},  # said with the least number
+    "maximum_nodes": lambda _: {},  # set with the minimum
     "memory_per_cpu": _memory("memory_per_cpu"),
     "memory_per_node": _memory("memory_per_node"),
     "minimum_nodes": _renamed("nodes"),

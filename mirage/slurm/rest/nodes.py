@@ -35,8 +35,8 @@ def read_partitions(
     """Each partition's nodes by state, in order of appearance; a node counts in each of its partitions.
 
     A node that only stands in the configuration (FUTURE) does not count; one that is powered down does, as idle.
-    ``shape`` as in ``read_queue``. Nodes that cannot be read are left out and told; raises ``BadSpelling`` where
-    none can.
+    ``shape`` as in ``read_queue``. Nodes that cannot be read are left out and reported; raises ``BadSpelling``
+    where none can.
     """
     counts: dict[str, Counter[str]] = {}
     unreadable: list[str] = []

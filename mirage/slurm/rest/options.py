@@ -1,7 +1,7 @@
 """``sbatch`` options that a request has no field for, as fields of a job description.
 
 slurmrestd reads neither ``#SBATCH`` lines nor ``sbatch``'s environment variables, so the script's own lines are
-read here; whatever has no field is refused by name, never dropped.
+read here; whatever has no field is rejected by name, never dropped.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def gres(amounts: tres.Amounts) -> str:
 
 
 def signal(name: str, lead: Seconds, *, batch_only: bool) -> Record:
-    """The warning before the limit."""
+    """Fields for a warning signal ``lead`` seconds before the time limit."""
     flags = {"kill_warning_flags": ["BATCH_JOB"]} if batch_only else {}
     return {"kill_warning_signal": name, "kill_warning_delay": set_number(lead), **flags}
 
@@ -196,7 +196,7 @@ _READERS: dict[str, Reader] = {
     "open-mode": lambda value, _: {"open_mode": ["APPEND" if value.lower().startswith("a") else "TRUNCATE"]},
     "overcommit": _always(overcommit=True),
     "oversubscribe": _always(shared=["oversubscribe"]),
-    "propagate": _always(),  # said by the variables of the resource limits
+    "propagate": _always(),  # set by the variables of the resource limits
     "reboot": _always(reboot=True),
     "requeue": _always(requeue=True),
     "signal": _signal,

@@ -33,7 +33,7 @@ _TEXTS = {
     "gpus-per-task": "SLURM_GPUS_PER_TASK",
 }
 _MULTIPLY = ("sockets-per-node", "threads-per-core")
-"""By these ``sbatch`` multiplies the nodes where it is told no number of tasks."""
+"""``sbatch`` multiplies the nodes by these if no number of tasks is given."""
 
 _PLAIN = re.compile(r"[0-9]{1,9}", re.ASCII)
 

@@ -51,13 +51,13 @@ class Vocabulary:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The texts, by code."""
+        """The texts of codes 0, 1 and so on, in this order."""
         return tuple(self._codes)[1:]
 
 
 @dataclass(slots=True)
 class _Rows:
-    """Columns while they grow."""
+    """Columns of a queue under construction."""
 
     users: Vocabulary = field(default_factory=Vocabulary)
     partitions: Vocabulary = field(default_factory=Vocabulary)
@@ -102,7 +102,7 @@ def read_queue(
 
     ``shape`` gives each source the newest shape. Suspended and completing jobs are among the running ones; a job
     that asks for several partitions counts for the first. Ours are those with a tag as comment, and the
-    ``wanted`` ones; without ``columns`` only they are read. Sources that cannot be read are left out and said;
+    ``wanted`` ones; without ``columns`` only they are read. Sources that cannot be read are left out and reported;
     raises ``BadSpelling`` where none can.
     """
     rows = _Rows()
@@ -231,7 +231,7 @@ def exit_code(record: Record) -> int:
 
 
 def owner(record: Record, user_name: UserName) -> str:
-    """Whose job it is."""
+    """Name of the job's owner; from its UID where the record has no name."""
     return text(record, "user_name") or user_name(whole(record, "user_id"))
 
 
@@ -254,7 +254,7 @@ def _reason(record: Record) -> str:
 
 
 def _is_held_by_owner(record: Record) -> bool:
-    """A job that ``scontrol requeuehold`` put back has another reason: priority 0 tells that it is held."""
+    """A job that ``scontrol requeuehold`` put back has another reason: priority 0 shows that it is held."""
     reason = _reason(record)
     return reason == "JobHeldUser" or (number(record, "priority") == 0 and reason not in _HELD)
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def why_shared(record: Record) -> str:
     """Why it may; empty: Slurm gives its nodes to no other job, and it stays on them until it is over.
 
-    For whole nodes ``shared`` is ``"none"`` up to v0.0.38 and ``["none"]`` up to v0.0.44; v0.0.45 does not tell.
+    For whole nodes ``shared`` is ``"none"`` up to v0.0.38 and ``["none"]`` up to v0.0.44; v0.0.45 lacks it.
     """
     if record.get("requeue") is not False:
         return nodesharing.MAY_BE_REQUEUED

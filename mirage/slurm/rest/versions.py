@@ -19,7 +19,7 @@ _PATH = re.compile(r"/slurm/(v[0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,4})/")
 
 
 def spell(version: int) -> str:
-    """``v0.0.38`` for 38."""
+    """Format an API version as in a path: ``v0.0.38`` for 38."""
     return f"v0.0.{version}"
 
 
