@@ -46,15 +46,15 @@ class LeastService:
     name = "srsf"
 
     def static_scores(self, tasks: TaskTable) -> None:
-        """They change as tasks run."""
+        """Return ``None``: the scores change as tasks run."""
 
     def linear_scores(self, tasks: TaskTable) -> LinearScores:
-        """Remaining x devices."""
+        """Remaining service time times devices, as a linear function of the remaining time."""
         none = np.zeros(len(tasks))
         return LinearScores(none, tasks.devices.astype(np.float64), none)
 
     def score(self, view: PoolView) -> NDArray[np.float64]:
-        """Remaining x devices."""
+        """Remaining service time times devices, for each pending task."""
         return np.asarray(view.remaining * view.tasks.devices)[view.pending]
 
 
@@ -145,7 +145,7 @@ def _decisions() -> Section:
 
 
 def _start_first(world: SimulatedPool) -> None:
-    """Start what is there at first; continue to when the others have come."""
+    """Start the tasks that are there at first, then continue to the arrival of the others."""
     world.advance()
     for placement in dispatch(world.view(), ordering("fifo"), CompiledPlacer("first-fit"), Rules()).starts:
         world.start(placement)

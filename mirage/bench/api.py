@@ -38,7 +38,7 @@ _TARGETS = (
     ("GET /chains, the page that a client gets by default", "/api/v1/chains?all=true", 12),
     ("GET /chains, all of them in one page", "/api/v1/chains?all=true&limit=1000", 6),
 )
-"""What is asked for, and for how many pairs of slices."""
+"""Target of the request, and number of pairs of slices."""
 _PATIENCE = 600.0
 
 
@@ -64,7 +64,7 @@ class Pairs:
 
 
 def measure_api(say: Callable[[str], None], size: standin.Size = SIZE) -> tuple[Section, ...]:
-    """``say`` is told what is measured next."""
+    """Measure the API at the given cluster size; ``say`` receives the title of the next measurement."""
     sections: list[Section] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -86,7 +86,7 @@ def measure_api(say: Callable[[str], None], size: standin.Size = SIZE) -> tuple[
 
 @contextmanager
 def _process(work: Callable[..., None], *arguments: object) -> Iterator[Connection]:
-    """A process of its own, and the line to it."""
+    """Run ``work`` in a separate process; yields the connection to it."""
     context = spawning()
     ours, theirs = context.Pipe()
     process = context.Process(target=work, args=(*arguments, theirs), daemon=True)

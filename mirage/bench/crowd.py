@@ -26,18 +26,18 @@ HOUR = 3_600
 _LATER = 600
 """Seconds from what takes the nodes, an hour after the chains, to what waits for them."""
 _SHORTEST = 4 * HOUR
-"""No job of the crowd ends while cycles are measured."""
+"""No background job ends while cycles are measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class SteppedClock:
-    """The simulation's clock, which moves when it is told to."""
+    """The simulation's clock, which moves only when it is advanced."""
 
     cluster: SimulatedCluster
     rate: float = 1.0
 
     def now(self) -> int:
-        """The simulation's present."""
+        """The time of the simulation, in seconds."""
         return self.cluster.now()
 
 
@@ -49,14 +49,14 @@ class Crowd:
     chains: tuple[ChainRecord, ...]
 
     def world(self) -> World:
-        """What a daemon has of it."""
+        """The simulated cluster as the daemon's connection to a cluster."""
         simulation = self.cluster.simulation
         lore = Lore(jobs=self.cluster, standings=self.cluster, description=lambda: simulation.cluster)
         return World(self.cluster, self.cluster, self.cluster, SteppedClock(self.cluster), lore)
 
 
 def crowded_cluster(size: Size, records: tuple[ChainRecord, ...], seed: int) -> Crowd:
-    """``size.nodes`` nodes like those of ``ls6``; ``records`` get links that run there, before the crowd comes."""
+    """``size.nodes`` nodes like those of ``ls6``; ``records`` get links that run there before the queue fills."""
     config = replace(with_nodes(load_cluster("ls6"), size.nodes), default_association=Association(account=""))
     crowd = _crowd(size, seed)
     begin = int(crowd.submit[0]) - HOUR
@@ -87,7 +87,7 @@ def _submitted(cluster: SimulatedCluster, record: ChainRecord, partition: str) -
 
 
 def _running(cluster: SimulatedCluster, record: ChainRecord) -> ChainRecord:
-    """As the store has it once the link has been seen to run."""
+    """The record in the database after a poll has seen the link run."""
     link = record.links[-1]
     job = cluster.simulation.job(link.job_id)
     assert job.state is JobState.RUNNING, "links are submitted to an empty cluster"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 SEED = 1
 HOUR = 3_600
 CYCLES = 9
-"""The first reads everything for the first time and is told apart."""
+"""The first one reads everything for the first time and is listed separately."""
 POLL = 60
 """Seconds between two cycles by default (``loop.interval``)."""
 SIZES = (standin.Size(5_000, 500, 500, 50, 20), standin.Size(), standin.Size(100_000, 10_000, 10_000, 1_000, 400))
@@ -55,7 +55,7 @@ class Cost:
 
 
 def measure_daemon(say: Callable[[str], None], sizes: tuple[standin.Size, ...] = SIZES) -> tuple[Section, ...]:
-    """For each size the cycle on Slurm's commands, and on the simulated cluster. ``say`` is told what is next."""
+    """For each size the cycle on Slurm's commands and on the simulated cluster. ``say`` gets the next title."""
     sections = []
     for size in sizes:
         for cluster, measured in _BEHIND.items():
@@ -104,7 +104,7 @@ _BEHIND = {"Slurm's commands": _behind_commands, "the simulated cluster": _behin
 
 
 def _apart(work: Callable[[Path, standin.Size, int, Connection], None], *arguments: object) -> Cost:
-    """In a process of its own, whose memory is the daemon's (and a simulated cluster's) alone."""
+    """Run in a separate process, whose memory is that of the daemon (and of a simulated cluster) alone."""
     context = spawning()
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=work, args=(*arguments, theirs))
@@ -206,4 +206,4 @@ def _work() -> float:
 
 
 def _ignore(previous: object, current: object) -> None:
-    """What is seen is of no interest here."""
+    """Ignore snapshots: nothing listens here."""

@@ -21,7 +21,7 @@ _PATIENCE = 30.0
 
 @dataclass(slots=True)
 class Load:
-    """What came of it."""
+    """Latencies and failures of the requests in one measurement."""
 
     seconds: list[float] = field(default_factory=list)
     """Each request's, from when it was due."""
@@ -34,9 +34,9 @@ class Load:
 
 
 def run_load(path: str, rate: int, parent: Connection) -> None:
-    """A process's main function: ``parent`` names a target, and it is asked for until ``parent`` speaks again.
+    """A process's main function: ``parent`` sends a target, which is requested until ``parent`` sends again.
 
-    ``parent`` is told ``None`` once requests count, then a ``Load``; it ends all with an empty target.
+    ``parent`` receives ``None`` once requests count, then a ``Load``; an empty target ends the process.
     """
     while target := parent.recv():
         asyncio.run(_run(path, f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode(), rate, parent))
@@ -77,7 +77,7 @@ class _Source:
         self._next: asyncio.TimerHandle | None = None
 
     def start(self, askers: list[_Asker]) -> None:
-        """From now on."""
+        """Add free connections and start the periodic requests."""
         self._free.extend(askers)
         self._schedule(self._loop.time())
 
@@ -125,12 +125,12 @@ class _Asker(asyncio.Protocol):
         self._size = self._left = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Ready to ask."""
+        """Keep the transport for the requests to come."""
         assert isinstance(transport, asyncio.WriteTransport)
         self._transport = transport
 
     def ask(self, request: bytes, asked: tuple[float, Load]) -> None:
-        """Send it."""
+        """Send the request, due at the time and counted in the load of ``asked``."""
         assert self._transport is not None
         self.asked, self._head, self._left = asked, b"", 0
         self._transport.write(request)

@@ -44,7 +44,7 @@ NEVER_CLEAR = Budget(clear=1e9)
 
 
 def measure_lookahead(traces: Path, say: Callable[[str], None]) -> tuple[Section, ...]:
-    """One section for each length of the queue. ``say`` is told what is measured next."""
+    """One section for each length of the queue. ``say`` receives the title of the next measurement."""
     path = traces / "ls6-a100-to-2023-02.log.gz"
     table = read_trace(path).table if path.exists() else generate("ls6", 1)
     cluster = load_cluster("ls6")
@@ -89,7 +89,7 @@ def _section(cluster: ClusterConfig, observation: Observation) -> Section:
     snapshot, predictor = observation.snapshot, Lookahead(cluster)
     rows = [(f"forecast from {FUTURES} futures", f"{_forecast_seconds(predictor, observation):.2f} s")]
     seconds, answer = _decided(cluster, observation)
-    kind = "all submit times weighed" if isinstance(answer, ActionScores) else "too early at first sight"
+    kind = "all submit times weighed" if isinstance(answer, ActionScores) else "too early by the first forecast"
     rows.append((f"one decision ({kind})", f"{seconds:.2f} s"))
     seconds, _ = _decided(cluster, observation, NEVER_CLEAR)
     rows.append(("the same, were the better action never clear", f"{seconds:.2f} s"))

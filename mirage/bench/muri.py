@@ -35,7 +35,7 @@ def trace_path(simulator: Path, trace: str) -> Path:
 
 
 def run_muri(simulator: Path, trace: str) -> PeerRun:
-    """Run it; raises ``MirageError`` with the end of what it said where it fails."""
+    """Run the simulator; on failure raises ``MirageError`` with the last lines of its output."""
     trace_path(simulator, trace)
     with tempfile.TemporaryDirectory(prefix="mirage-bench-") as folder:
         Path(folder, "cvxpy.py").write_text(_STAND_IN)
@@ -69,7 +69,7 @@ def _arguments(trace: str, folder: str) -> tuple[str, ...]:
 
 
 def _mean_jct(path: Path) -> float:
-    """As its own ``calc.py`` reads it: the fifth column from the end."""
+    """Read the mean in seconds as ``calc.py`` of the simulator does: from the fifth column from the end."""
     with path.open() as file:
         times = [float(row[-5]) for row in csv.reader(file) if row[-5].replace(".", "", 1).isdigit()]
     return sum(times) / len(times)

@@ -40,12 +40,12 @@ class PeerResult:
 
     @property
     def jobs_per_second(self) -> float:
-        """Jobs simulated in a second."""
+        """Simulated jobs per second, in the fastest repetition."""
         return self.jobs / self.seconds
 
 
 def compiler() -> str | None:
-    """The path of ``g++``, or None where there is none."""
+    """The path of ``g++``, or None where it is not installed."""
     return shutil.which("g++")
 
 

@@ -1,4 +1,4 @@
-"""What one tick with many chains costs with trained models in charge and in shadow, by the length of the queue.
+"""Cost of one tick with many chains, trained models active and in shadow, by the length of the queue.
 
 CPU milliseconds of this process, one core, the median of some ticks; the machine may be shared. Observations are
 put together before: they cost the same for every predictor.
@@ -50,7 +50,7 @@ LIMIT = 2 * DAY
 def measure_predictors(traces: Path, models: Path, say: Callable[[str], None]) -> tuple[Section, ...]:
     """One section for each length of the queue, a row for each model below ``models``.
 
-    ``say`` is told what is measured next. Raises ``ConfigError`` where there is no model.
+    ``say`` receives the title of the next measurement. Raises ``ConfigError`` where there is no model.
     """
     folders = sorted({path.parent for path in models.rglob(MANIFEST) if not _is_table(path)})
     loaded = [load_artifact(folder) for folder in folders]

@@ -1,4 +1,4 @@
-"""How fast requests are simulated and decided on: pieces a second in whole runs, and one decision by each policy.
+"""How fast requests are simulated and decided on: segments per second in whole runs, and decisions of each policy.
 
 CPU seconds of this process, the fastest of several repetitions; the machine may be shared.
 """

@@ -47,7 +47,7 @@ keys = ["{hashlib.sha256(_KEY.encode()).hexdigest()}"]
 
 
 class NotReady(MirageError):
-    """A gateway or a front has ended, or does not become ready; with what it has said."""
+    """A gateway or a reverse proxy has ended or does not become ready; the message has its output."""
 
 
 def measure_serving(say: Callable[[str], None]) -> tuple[Section, ...]:
@@ -84,7 +84,7 @@ def _running(folder: Path, name: str, words: tuple[str, ...]) -> Iterator[subpro
 
 
 def _measure(asked: str, folder: Path, processes: dict[str, subprocess.Popen[bytes]]) -> Section:
-    """``asked``: which of the processes; what each uses of the CPUs is told."""
+    """Measure requests to the process ``asked``; the section lists the CPU use of each process."""
     url = _url(processes[asked], folder / f"{asked}.log")
     before = {name: _used(process.pid) for name, process in processes.items()}
     document = _drive(LoadPlan(url, _KEY, _MODEL, RATE, SECONDS, _DEADLINE, 0))
@@ -102,7 +102,7 @@ def _drive(plan: LoadPlan) -> dict[str, Any]:
 
 
 def _url(process: subprocess.Popen[bytes], log: Path) -> str:
-    """Where it has said that it listens."""
+    """The URL at which the process listens, from its output."""
 
     def found() -> str | None:
         there = re.search(r"https?://\S+", log.read_text(encoding="utf-8"))

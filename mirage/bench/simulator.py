@@ -119,7 +119,7 @@ def _controller_row(name: str, cluster: ClusterConfig, table: JobTable, repetiti
 
 
 def _what_if(ls6: JobTable, cluster: ClusterConfig) -> Section:
-    """Four-day continuations, each from its own copy, at the middle of the trace and in its busiest month."""
+    """Four-day continuations, each from a separate copy, at the middle of the trace and in its busiest month."""
     first, last = int(ls6.submit[0]), int(ls6.submit[-1])
     rows = []
     for name, at in (("middle of the trace", (first + last) // 2), ("February", first + 125 * DAY)):
@@ -155,7 +155,7 @@ def _long_queues(cluster: ClusterConfig) -> Section:
 
 
 def _backlog(cluster: ClusterConfig, length: int) -> Simulation:
-    """``length`` jobs waiting at once: a draw of the generator pressed into one hour, without user limits."""
+    """``length`` jobs waiting at the same time: generated jobs pressed into one hour, without user limits."""
     drawn = generate("ls6", 3, jobs=length + 500)
     drawn = drawn.take(drawn.start >= 0)
     hour = replace(drawn, submit=drawn.submit[0] + np.arange(len(drawn)) % 3600, eligible=drawn.eligible * 0 - 1)

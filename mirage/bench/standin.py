@@ -1,4 +1,4 @@
-"""Stand-ins for Slurm's commands that answer at once with a queue of any size, in the text that ours asks for."""
+"""Stand-ins for Slurm's commands that answer immediately with a queue of any size, in our query format."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ echo "ClusterName             = bench"
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How large the cluster is."""
+    """Numbers of jobs, nodes and chains of the cluster."""
 
     pending: int = 50_000
     running: int = 5_000

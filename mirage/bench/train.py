@@ -1,4 +1,4 @@
-"""How fast the tables' environments are: steps a second of one core, by how many handovers are played at once."""
+"""How fast the tables' environments are: steps per second of one core, by the number of concurrent handovers."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ CHANCE = 0.02
 
 
 def measure_train(say: Callable[[str], None]) -> tuple[Section, ...]:
-    """One section. ``say`` is told what is measured next."""
+    """One section. ``say`` receives the title of the measurement."""
     say("environments on a counterfactual table")
     table = _table()
-    rows = [(f"{count:,} handovers at once", _speed(_vector_steps(table, count))) for count in BESIDE]
+    rows = [(f"{count:,} concurrent handovers", _speed(_vector_steps(table, count))) for count in BESIDE]
     rows.append(("one at a time (Gymnasium's plain interface)", _speed(_single_steps(table))))
     title = f"steps of the environment, {table.schema.size} features, {EPISODES} handovers of {POINTS} points"
     return (Section(f"{title} (one core)", tuple(rows)),)

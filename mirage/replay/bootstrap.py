@@ -20,12 +20,12 @@ Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 FEWEST_BLOCKS = 3
-"""Below so many blocks the data do not say how much they vary, and no interval is given."""
+"""With fewer blocks the data do not show how much they vary, and no interval is given."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resampling:
-    """How intervals are drawn."""
+    """Parameters of the block bootstrap: block length, number of resamples, confidence."""
 
     block: int = 3 * 86_400
     """Seconds of consecutive episode starts kept together: longer than an episode of two 48 h links lasts
@@ -46,7 +46,7 @@ class Estimate:
 
     @property
     def bounded(self) -> bool:
-        """Whether there is an interval."""
+        """Whether both ends of the interval are finite."""
         return math.isfinite(self.low) and math.isfinite(self.high)
 
 
@@ -61,11 +61,11 @@ class Resamples:
     level: float
 
     def of(self, rows: Ints) -> Floats:
-        """Weights of observations, given each one's episode; shape (1 + resamples, len(rows))."""
+        """Weights of observations, given their episodes; shape (1 + resamples, len(rows))."""
         return self.weights[:, rows].astype(np.float64)
 
     def blocks(self, rows: Ints) -> float:
-        """Number of blocks on which observations rest, given each one's episode."""
+        """Number of blocks on which observations rest, given their episodes."""
         return float(min(len(np.unique(rows // self.length)), self.weights.shape[1] / self.length))
 
     def estimate(self, replicates: Floats, blocks: float) -> Estimate:

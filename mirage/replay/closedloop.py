@@ -1,4 +1,4 @@
-"""The closed-loop replay: one warm simulation in time order, an episode every so often, every policy on each."""
+"""The closed-loop replay: one warm simulation in time order, an episode every N seconds, all policies on each."""
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ def replay(
 ) -> ReplayResult:
     """Play every episode of the plan with every policy.
 
-    The result does not depend on ``workers`` (processes). Each time an episode is finished ``on_episode`` is told
-    how many are, and of how many. Raises ``ConfigError`` for a plan that does not fit the trace,
+    The result does not depend on ``workers`` (processes). After each episode ``on_episode`` receives the number of
+    finished episodes and their total. Raises ``ConfigError`` for a plan that does not fit the trace,
     ``PluginNotFound`` for an unknown policy, ``SubmissionRejected`` where the cluster rejects its job and
     ``TraceError`` where it rejects every job of the trace.
     """

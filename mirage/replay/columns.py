@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One figure of every policy."""
+    """One column of the report's table: heading, format and source of a metric."""
 
     heading: str
     """Lines as the terminal breaks them."""

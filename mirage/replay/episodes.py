@@ -52,7 +52,7 @@ def play_episode(background: Background, plan: ReplayPlan, number: int) -> tuple
     """Each policy's handovers in the episode that begins now; the background is not changed.
 
     The service's user submits the first link now and waits for it to start; from there every policy continues
-    alone, on its own copy of the cluster. Raises ``SubmissionRejected`` where the cluster rejects such a link.
+    alone, on a separate copy of the cluster. Raises ``SubmissionRejected`` where the cluster rejects such a link.
     """
     begin = background.simulation.now
     opening = background.open(plan.chain())
@@ -111,7 +111,7 @@ def policy_predictor(
 
     ``extra`` offers further names.
 
-    ``None`` there only tells whether the name is good. Raises ``PluginNotFound`` and ``ConfigError``.
+    ``future=None`` only checks the name. Raises ``PluginNotFound`` and ``ConfigError``.
     """
 
     def oracle(parameter: str) -> Predictor:

@@ -16,7 +16,7 @@ MARK = 12.0
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A rectangle in pixels."""
+    """A rectangle in pixels, its origin at the lower left."""
 
     left: float
     bottom: float

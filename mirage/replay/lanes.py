@@ -109,7 +109,7 @@ def _frame(pool: Pool, begin: float, last: float) -> _Frame:
 
 
 def _drawn(outcome: Outcome, frame: _Frame) -> NDArray[np.bool_]:
-    """Which segments are bars of their own."""
+    """Which segments are wide enough for separate bars."""
     wide = (outcome.segments.end - outcome.segments.start) * frame.scale >= _SPECK
     return np.asarray(wide & (outcome.segments.device < len(frame.lane_top)))
 

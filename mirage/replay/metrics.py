@@ -86,7 +86,7 @@ class ReplayMetrics:
     resampling: Resampling
 
     def row(self, policy: str, load: str = ALL) -> PolicyMetrics:
-        """Metrics of one policy on one class. ``KeyError`` when there are none."""
+        """Metrics of one policy in one load class. Raises ``KeyError`` if the replay has none."""
         for row in self.rows:
             if row.policy == policy and row.load == load:
                 return row
@@ -121,7 +121,7 @@ def replay_document(result: ReplayResult, metrics: ReplayMetrics) -> dict[str, o
 
 
 def measure_panel(panel: Panel, how: Resampling) -> ReplayMetrics:
-    """As ``measure``, from a panel."""
+    """Compute the metrics of ``measure`` from a panel, with bootstrap intervals by ``how``."""
     resamples = resample_episodes(panel.starts, how)
     loads: tuple[LoadClass | None, ...] = (None, *panel.classes)
     return ReplayMetrics(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mirage.simulator.cluster import ClusterConfig
 
 PATIENCE = 30 * 86_400
-"""How long one link may wait before the episode is given up (s)."""
+"""Maximum wait of one link before the episode is abandoned (s)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Opening:
     """The queue's last day, on the way here; empty where it is not watched."""
 
     def copy(self) -> Opening:
-        """An independent copy."""
+        """Return a copy whose cluster and windows can advance independently."""
         return Opening(self.cluster.copy(), self.windows.copy())
 
 
@@ -38,10 +38,10 @@ class Background:
     """The trace's own simulation, which only moves forward and never sees the service."""
 
     def __init__(self, trace: JobTable, cluster: ClusterConfig, *, watched: bool) -> None:
-        """``watched``: windows of the queue are wanted."""
+        """``watched``: keep windows of the queue."""
         from mirage.simulator.simulation import Simulation
 
-        # Who ran jobs had an account then, whomever the cluster knows today; and it never knew the service's user.
+        # Users with jobs had an account then, whatever the cluster has today; and it never had the service's user.
         self.simulation = Simulation(replace(cluster, enforce_associations=False), trace)
         self._watched = watched
         self._windows = QueueWindows()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Int64 = NDArray[np.int64]
 
 GRID = 30 * 60
-"""Seconds between the submission times that are tried first; the best one's surroundings then at every tick."""
+"""Seconds between the first candidate submission times; around the best of them every tick is tried."""
 
 _NEVER_BETTER = float("-inf")
 

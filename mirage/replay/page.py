@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One policy in a table."""
+    """Style and cells of one policy in a table."""
 
     style: PolicyStyle
     cells: tuple[tuple[str, str], ...]
@@ -61,7 +61,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A plot with what is said of it."""
+    """A plot with its title and caption."""
 
     title: str
     caption: str
@@ -262,7 +262,7 @@ def _settings(result: ReplayResult, metrics: ReplayMetrics) -> tuple[tuple[str, 
         ("Between episodes", duration(result.every)),
         ("Load of the episodes", classes or "not classed: the reactive policy was not replayed"),
         ("Between decisions", duration(result.tick)),
-        ("Price of overlap that policies were told", f"{result.overlap_price:g} per hour of interruption"),
+        ("Price of overlap given to policies", f"{result.overlap_price:g} per hour of interruption"),
         ("Jobs that the cluster rejected", f"{result.rejected_jobs:,}"),
         ("Seed", str(result.seed)),
         ("Intervals", describe_intervals(metrics)),

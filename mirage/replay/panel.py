@@ -38,7 +38,7 @@ class LoadClass(StrEnum):
 
     @classmethod
     def of(cls, interruption: float) -> LoadClass:
-        """The class of an episode in which the reactive policy was interrupted so many seconds per pair."""
+        """The class of an episode by the mean interruption of the reactive policy, in seconds per pair."""
         if interruption <= MEDIUM_FROM:
             return cls.LOW
         return cls.MEDIUM if interruption <= HEAVY_FROM else cls.HEAVY

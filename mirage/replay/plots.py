@@ -54,7 +54,7 @@ _MARKERS = ("o", "s", "^", "D", "v", "P")
 
 @dataclass(frozen=True, slots=True)
 class PolicyStyle:
-    """How a policy is drawn everywhere: told apart by colour, dash and marker."""
+    """How a policy is drawn in every plot: colour, dash and marker distinguish it."""
 
     policy: str
     ink: Ink
@@ -126,8 +126,8 @@ def _window(chains: Sequence[Sequence[PairOutcome]], zero: int) -> tuple[float, 
 
 
 def _draw_pair(axes: Axes, row: int, pair: PairOutcome, zero: int, last: float) -> None:
-    """Predecessor in the upper half of the row, successor (until hour ``last``) in the lower one, the fault
-    between them; every other pair upside down, so that a link keeps its half."""
+    """Predecessor in the upper half of the row, successor (until hour ``last``) in the lower one, interruption or
+    overlap between them; every other pair upside down, so that a link keeps its half."""
     upper, lower = (row - 0.34, 0.3), (row + 0.04, 0.3)
     start, end = (pair.predecessor_start - zero) / 3_600, (pair.predecessor_end - zero) / 3_600
     submit, begin = (pair.successor_submit - zero) / 3_600, (pair.successor_start - zero) / 3_600
@@ -259,7 +259,7 @@ def plot_trade(name: str, alt: str, styles: Sequence[PolicyStyle], rows: Sequenc
 
 
 def _draw_trade(axes: Axes, style: PolicyStyle, row: PolicyMetrics, offset: tuple[float, float]) -> None:
-    """A mark with its intervals, and the policy's name so many pixels from it."""
+    """A mark with its intervals, and the policy's name ``offset`` pixels from it."""
     x, y = row.overlap_mean, row.interruption_mean
     if x.bounded and y.bounded:
         axes.plot([x.low, x.high], [y.value, y.value], color=style.ink.light, linewidth=1, alpha=0.55)

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from mirage.replay.plots import PolicyStyle
 
 _PIECES = 60
-"""So many pieces of the median length are drawn next to each other: shorter ones could not be told apart."""
+"""Number of segments of median length in the width of a plot: shorter ones would be indistinguishable."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScenarioPart:
-    """What is said of one scenario."""
+    """Plots and texts of one scenario."""
 
     name: str
     summary: str
@@ -64,7 +64,7 @@ def render_request_page(compared: Compared) -> str:
 
 
 def compose_request_page(compared: Compared) -> RequestPage:
-    """Draw and word the report."""
+    """Draw the plots and format the texts of a request replay."""
     count = len(compared.replay.policies)
     parts = tuple(
         _part(compared, scenario, compared.shown[row * count : (row + 1) * count])
@@ -120,7 +120,7 @@ def _lanes(policy: str, drawn: DrawnOutcome, palette: Palette, begin: float, las
 def _window(shown: Outcome) -> tuple[float, float]:
     """When the pictures of a scenario begin and end: from where the most requests are due that have come.
 
-    That is the same for all policies, and where they differ: at first nobody has to choose.
+    That is the same for all policies, and where they differ: at first no policy has to choose.
     """
     log, requests = shown.segments, shown.requests
     if not len(log):

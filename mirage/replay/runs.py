@@ -42,11 +42,11 @@ _LONGEST = 3_600.0
 
 
 class TooManyRuns(MirageError):
-    """So many wait that another one would wait too long."""
+    """The queue is full: a new replay would wait too long."""
 
 
 class RunState(StrEnum):
-    """How far a run is."""
+    """Progress of a run."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -80,7 +80,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One replay."""
+    """A replay that a user has submitted, with its state and times."""
 
     run_id: str
     by: str
@@ -105,11 +105,11 @@ class Run:
 _STORED = reader_of(Run)
 
 Command = Callable[[Wish, Path], Sequence[str]]
-"""The command that plays a wish in a directory, but for the files that it is to write."""
+"""The command that runs a request in a directory, without the names of its output files."""
 
 
 class ReplayRuns:
-    """Any thread may ask; a thread of its own plays one after the other, the users by turns."""
+    """Any thread may call it; a separate thread runs one replay after the other, users in turn."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class ReplayRuns:
         most: int,
         memory_mb: int = 0,
     ) -> None:
-        """``offered``: where traces and cluster files are; ``most`` runs may wait or play at once.
+        """``offered``: where traces and cluster files are; ``most`` runs may wait or play at the same time.
 
         ``memory_mb``: MiB that one may use; 0: no bound.
         """
@@ -145,7 +145,7 @@ class ReplayRuns:
         """Queue a replay.
 
         Raises ``BadSpelling`` for a trace or cluster that is not offered, ``TooManyRuns``, and
-        ``StoreUnavailable`` where it cannot be written down: then there is none.
+        ``StoreUnavailable`` where it cannot be stored: then it is not queued.
         """
         self._check(wish)
         with self._lock:
@@ -177,13 +177,13 @@ class ReplayRuns:
         return tuple(self._with_progress(run) for run in runs)
 
     def of(self, run_id: str) -> Run | None:
-        """One of them."""
+        """Return the run with its present progress; ``None`` for an unknown ID."""
         with self._lock:
             run = self._runs.get(run_id)
         return self._with_progress(run) if run is not None else None
 
     def open_result(self, run: Run) -> BinaryIO | None:
-        """The document that ``mirage replay --json`` wrote; ``None`` where there is none. The caller closes it.
+        """The document that ``mirage replay --json`` wrote; ``None`` if it does not exist. The caller closes it.
 
         It is for sending as it is: to make objects of it takes many times its size.
         """
@@ -251,7 +251,7 @@ class ReplayRuns:
         try:
             self._play(run)
         except Exception:
-            _log.exception("replay %s: a fault of this program, report it", run.run_id)
+            _log.exception("internal error (bug in Mirage): replay %s; report it with this traceback", run.run_id)
             problem = "internal error (bug in Mirage); the daemon's log has the traceback"
             self._change(replace(run, state=RunState.FAILED, ended=self._now(), problem=problem))
 
@@ -318,7 +318,7 @@ class ReplayRuns:
                 _log.warning("replay %s: %s cannot be written: %s", run.run_id, self._folder, error.strerror)
 
     def _write(self, run: Run) -> None:
-        """Raises ``OSError``."""
+        """Store the run as a file of its directory. Raises ``OSError``."""
         folder = self._folder / run.run_id
         folder.mkdir(parents=True, exist_ok=True)
         write_anew(folder / _RUN, _STORED.dump_json(run))

@@ -1,13 +1,11 @@
-"""How predictors in shadow would have done: their forecasts against real starts, their handovers by an estimate.
+"""How shadow predictors would have done: their forecasts against real starts, their handovers by an estimate.
 
-What a shadow predicted as the link was really submitted is compared with the link's real start. When it would
-itself
-have submitted is known up to that time: the first time that it said so. One that had not said so by then is
-taken to submit when the wait that it last predicted is what is left to the predecessor. When such a submission
-would
-have started nobody knows; estimated is the median wait of the jobs of the same class of partition, size and limit
-that were submitted nearest to it. The predictor in charge is judged by the same estimate, so that its faults are
-shared.
+The forecast of a shadow at the real submission is compared with the link's real start. The time of the shadow's
+own submission is known up to that point: the first time that it decided to submit. A shadow without such a
+decision is taken to submit when the wait that it last predicted is as long as the rest of the predecessor. The
+real start after such a submission is unknown. Its estimate is the median wait of the jobs of the same class of
+partition, size and limit that were submitted nearest to it. The active predictor is judged by the same estimate,
+so that both share its errors.
 """
 
 from __future__ import annotations
@@ -86,7 +84,7 @@ def _class(values: Int64, bounds: tuple[int, ...]) -> Int64:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One predictor at one handover; ``None`` where it cannot be told."""
+    """One predictor at one handover; ``None`` where it is unknown."""
 
     predictor: str
     in_charge: bool
@@ -95,7 +93,7 @@ class Judged:
     start: Seconds
     """When that link really started."""
     would_be: Outcome | None
-    """By the estimate, also for the predictor in charge."""
+    """By the estimate, also for the active predictor."""
 
 
 def judge(watched: Watched, waits: RecentWaits) -> tuple[Judged, ...]:
@@ -123,7 +121,7 @@ def _judged(name: str, in_charge: bool, watched: Watched, alike: Waited) -> Judg
 
 
 def _own_submission(said: Sequence[Entry], watched: Watched) -> float:
-    """When it would have submitted; ``nan``: that cannot be told."""
+    """When the predictor would have submitted; ``nan`` where that is unknown."""
     for entry in said:
         if entry.text.startswith("submit"):
             return float(entry.time)
@@ -166,13 +164,13 @@ class Measured:
     coverage: float
     """Share of real starts within P10 to P90, of forecasts that give both."""
     handovers: int
-    """Those with an estimate of its own handover."""
+    """Handovers with an estimate of what this predictor would have done."""
     interruption: float
     overlap: float
     cost: float
     """Estimated, in weighted hours a handover."""
     gain: float
-    """By how much it is less than that of the predictor in charge, on the same handovers."""
+    """By how much it is less than that of the active predictor, on the same handovers."""
     gain_error: float
     """Standard error of the gain."""
     calibration: tuple[Calibrated, ...] = ()
@@ -182,7 +180,7 @@ class Measured:
 
 
 def compared(judged: Iterable[tuple[Judged, ...]], weights: Weights) -> tuple[Measured, ...]:
-    """All predictors, those in charge first, then by gain."""
+    """All predictors, active ones first, then by gain."""
     rounds = list(judged)
     names = dict.fromkeys(one.predictor for each in rounds for one in each)
     found = [_measured(name, rounds, weights) for name in names]

@@ -91,7 +91,7 @@ def drawing() -> AbstractContextManager[None]:
 
 
 def blank(width: float, height: float) -> tuple[Figure, Axes]:
-    """An empty figure of so many CSS pixels (at the size where its text is as large as the page's)."""
+    """An empty figure in CSS pixels (at the size where its text is as large as the page's)."""
     figure = Figure(figsize=(width / 96, height / 96), layout="constrained")
     return figure, figure.subplots()
 
@@ -100,7 +100,7 @@ def write_svg(figure: Figure, name: str, alt: str) -> str:
     """The figure as one ``<svg>`` element; ``name`` keeps its ids apart from those of other figures."""
     text = io.StringIO()
     with warnings.catch_warnings():
-        # the reader's browser has its own fonts; matplotlib's are only used to measure
+        # the browser uses other fonts; matplotlib's only measure text
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         figure.savefig(text, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
     body = re.search(r"<svg\b[^>]*viewBox=\"([^\"]*)\"[^>]*>(.*)</svg>", text.getvalue(), re.DOTALL)

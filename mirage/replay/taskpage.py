@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A plot with what is said of it."""
+    """A plot with its title and caption."""
 
     title: str
     caption: str
@@ -54,7 +54,7 @@ def render_task_page(compared: Compared) -> str:
 
 
 def compose_task_page(compared: Compared) -> TaskPage:
-    """Draw and word the report."""
+    """Draw the plots and format the texts of a task replay."""
     from mirage.replay.lanes import choose_palette
     from mirage.replay.plots import style_policies
 

@@ -1,4 +1,4 @@
-"""Handovers as a daemon's store has them, with what every predictor said before."""
+"""Handovers as a daemon's database has them, with the predictions of every predictor before each."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def judged_handovers(
 ) -> Iterator[JudgedHandover]:
     """The handovers since then of which something was predicted. Raises ``StoreUnavailable``.
 
-    Only the ``latest`` of them, and of each no more than its last so many ``entries``: these have the forecasts as
-    the link was submitted, but do not tell when a shadow first said submit.
+    Only the ``latest`` of them, each with at most its last ``entries`` journal entries. These include the
+    forecasts at the submission, but may lack the first time that a shadow decided to submit.
     """
     records = {record.chain.chain_id: record for record in store.chains.load()}
     waits: dict[str, RecentWaits] = {}
@@ -94,7 +94,7 @@ def _watched(store: Store, record: ChainRecord, handover: HandoverRecord, most: 
 
 
 def _entries(store: Store, chain: ChainId, link: int, page_size: int) -> Iterator[Entry]:
-    """Newest first."""
+    """Yield the prediction entries of a link, newest first, page by page."""
     before: int | None = None
     while page := store.journal.read(chain, _KINDS, before, page_size, link):
         yield from (line.entry for line in page)

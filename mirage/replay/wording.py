@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 UNDETERMINED = "\N{EN DASH}"
 MINUS = "\N{MINUS SIGN}"
 CALENDAR_FROM = 10 * 365 * 86_400
-"""Times above this are calendar time; below, the trace has its own zero."""
+"""Times above this are calendar time; below, they count from the start of the trace."""
 
 DEFINITIONS = (
     ("x", "start of the successor minus end of the predecessor"),
@@ -54,13 +54,13 @@ def percent(fraction: float) -> str:
 
 
 def hours_interval(estimate: Estimate) -> str:
-    """The interval of an estimate in hours; empty where there is none, or no width to it."""
+    """The interval of an estimate in hours; empty if it is missing or has no width."""
     low, high = hours(estimate.low), hours(estimate.high)
     return _joined(low, high) if estimate.bounded and low != high else ""
 
 
 def percent_interval(estimate: Estimate) -> str:
-    """The interval of a fraction; empty where there is none, or no width to it."""
+    """The interval of a fraction; empty if it is missing or has no width."""
     low, high = percent(estimate.low), percent(estimate.high)
     if not estimate.bounded or low == high:
         return ""
@@ -90,7 +90,7 @@ def instant(time: int) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """``1 link``, ``2 links``."""
+    """Format a count with its noun: ``1 link``, ``2 links``."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 

@@ -92,11 +92,11 @@ _LIMITS = TurnLimits()
 
 class OwnerTurns:
     """``ask`` of ``ByOrder`` with a bound on how long one owner's process can hold up the caller.
-An action that takes longer continues in a separate thread, without the caller: the next snapshot shows its result.
-The same action requested again receives that result instead of a second run. Until it ends no other action starts
-for its owner; actions of other owners continue. The time for all owners together is bounded as well: slow ones use
-it up, and less is left for each. Safe to use from any thread.
-    caller only so long as well: slow ones use that up, and less is left for each. Safe to use from any thread.
+
+    An action that takes longer continues in a separate thread, without the caller: the next snapshot shows its
+    result. The same action requested again receives that result instead of a second run. Until it ends no other
+    action starts for its owner; actions of other owners continue. The time for all owners together is bounded as
+    well: slow ones use it up, and less is left for each. Safe to use from any thread.
     """
 
     def __init__(

@@ -28,7 +28,7 @@ SAME_S = 60
 
 @dataclass(slots=True)
 class Asked:
-    """What the simulator said along a recording."""
+    """Starts and priorities of the simulator along a recording."""
 
     first: dict[int, int] = field(default_factory=dict)
     """By recorded id: the pass in which it would first have started the job."""
@@ -46,14 +46,14 @@ def ask(recording: Recording) -> Asked:
 
 
 class _Follower(PassPlayer):
-    """Plays a recording whose starts are told."""
+    """Plays a recording; every start comes from the recording."""
 
     def __init__(self, recording: Recording) -> None:
         super().__init__(recording)
         self._asked = Asked()
 
     def follow(self) -> Asked:
-        # At one second: what was asked of Slurm, then passes, then what Slurm started in them, then looks.
+        # Within one second: commands to Slurm, then passes, then what Slurm started in them, then looks.
         happenings = list(self.pass_steps())
         for order, outcome in enumerate(self._outcomes.values()):
             if outcome.start is not None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def conduct(recording: Recording) -> Played:
-    """Play the recording; jobs whose turn does not come in its passes do not start."""
+    """Play the recording; jobs that never get their turn in its passes do not start."""
     conductor = _Conductor(recording, log=True)
     conductor.take(conductor.pass_steps())
     return conductor.played()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mirage.bench.fidelity.recording import Outcome, RecordedJob, Recording
 
 LATE_S = 60
-"""slurmctld's log tells ends and free nodes within this time of an end in accounting; others are not estimated."""
+"""slurmctld's log shows ends and free nodes within this time of an end in accounting; others are not estimated."""
 
 
 class PassPlayer(Player, ABC):
@@ -52,7 +52,7 @@ class PassPlayer(Player, ABC):
                     yield time, 0, order, partial(self.completing.discard, node)
 
     def runtime_of(self, job: RecordedJob, outcome: Outcome) -> int:
-        """As told, to the second that counts."""
+        """The recorded run time, corrected to the end that slurmctld's log shows."""
         ran = super().runtime_of(job, outcome)
         if outcome.end is None or outcome.state == "CANCELLED":
             return ran

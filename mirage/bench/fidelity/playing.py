@@ -1,7 +1,7 @@
 """A recorded workload played on the simulator, with the recorded slurm.conf.
 
 What is taken from the recording next to the workload itself: when each command took effect, how long each job ran
-(whole seconds, as sacct tells them), and when slurmctld started, since its periods count from there.
+(whole seconds, as in sacct), and when slurmctld started, since its periods count from there.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class Player:
         return self._recording.submitted.get(job.id, job.outcomes[0].submit) if job.outcomes else 0.0
 
     def _effective(self, change: RecordedChange) -> int:
-        """When the command took effect, by accounting where that tells; what is recorded is its end."""
+        """When the command took effect: by accounting if it shows that, else the recorded end of the command."""
         outcome = self._outcomes.get(change.job)
         told = {"release": "eligible", "cancel": "end"}.get(change.kind)
         time = getattr(outcome, told) if outcome and told else None

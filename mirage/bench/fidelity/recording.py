@@ -1,4 +1,4 @@
-"""A recording of ``slurm-testbed/fidelity``: what was asked of a real Slurm, and what it did."""
+"""A recording of ``slurm-testbed/fidelity``: the commands to a real Slurm, and its reactions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How one job, or one task of an array, went; times are Slurm's, ``None`` where there is none."""
+    """The course of one job or one task of an array; times are Slurm's, ``None`` where it has none."""
 
     id: int
     submit: int
@@ -35,7 +35,7 @@ class Outcome:
 
     @property
     def ran(self) -> bool:
-        """Whether it started and ended."""
+        """Whether both a start and an end are recorded."""
         return self.start is not None and self.end is not None
 
 
@@ -62,7 +62,7 @@ class RecordedJob:
     nice: int = 0
     held: bool = False
     begin: int = 0
-    """Seconds after ``Recording.begin``; 0: at once."""
+    """Seconds after ``Recording.begin``; 0: immediately."""
     depends_on: str = ""
     dependency: str = "afterok"
     singleton: bool = False
@@ -93,7 +93,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """One workload on one Slurm."""
+    """A workload on one version of Slurm, with settings, commands and results."""
 
     workload: str
     seed: int
@@ -114,7 +114,7 @@ class Recording:
     ended: Mapping[int, float]
     """When a job ended, by the same."""
     freed: Mapping[int, Mapping[str, float]]
-    """When each of a job's nodes was free again, by the same; what it does not tell of was free at the end."""
+    """When each of a job's nodes was free again, by the same; a node that is missing was free at the end."""
     passes: tuple[tuple[float, str], ...]
     """When a scheduler began to look, and which: ``main``, ``full`` (the main loop, whole queue), ``backfill``."""
     looks: tuple[Look, ...]
@@ -125,7 +125,7 @@ class Recording:
 
     @property
     def outcomes(self) -> dict[int, Outcome]:
-        """Every job and task by id."""
+        """Outcomes of all jobs and array tasks, by id."""
         return {outcome.id: outcome for job in self.jobs for outcome in job.outcomes}
 
 
@@ -175,7 +175,7 @@ def _instants(
 
 
 def _by_node(outcome: Outcome, told: float | dict[str, float]) -> dict[str, float]:
-    """One time stands for all nodes, as in recordings that tell the last one only."""
+    """One time stands for all nodes, as in recordings that hold the last one only."""
     return told if isinstance(told, dict) else dict.fromkeys(expand(outcome.nodes), told)
 
 

@@ -29,7 +29,7 @@ SUFFIX = ".json.gz"
 def measure_fidelity(place: Path, say: Callable[[str], None]) -> tuple[Section, ...]:
     """Compare one recording, or each of a directory, with the simulator, and with others of the same workload.
 
-    Raises ``ConfigError`` where there is none, ``TraceError`` for one that cannot be read.
+    Raises ``ConfigError`` where no recording is found, ``TraceError`` for one that cannot be read.
     """
     paths = sorted(place.glob(f"*{SUFFIX}")) if place.is_dir() else [place]
     if not paths or not paths[0].exists():
@@ -47,12 +47,12 @@ def measure_fidelity(place: Path, say: Callable[[str], None]) -> tuple[Section, 
 
 
 def starts_of(recording: Recording) -> dict[int, int]:
-    """Recorded starts by id."""
+    """Recorded start times by id, without jobs that never started."""
     return {id_: each.start for id_, each in recording.outcomes.items() if each.start is not None}
 
 
 def submits_of(recording: Recording) -> dict[int, int]:
-    """Recorded submissions by id."""
+    """Recorded submission times by id, of all jobs."""
     return {id_: each.submit for id_, each in recording.outcomes.items()}
 
 

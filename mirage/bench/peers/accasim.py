@@ -1,4 +1,4 @@
-"""AccaSim (Galleguillos et al., Cluster Computing 2020), installed from PyPI into an environment of its own."""
+"""AccaSim (Galleguillos et al., Cluster Computing 2020), installed from PyPI into a separate environment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PATIENCE = 600
 
 
 def accasim_programs() -> tuple[Program, ...]:
-    """Its own EASY, and the textbook's in its engine. Raises ``MirageError`` where it cannot be installed."""
+    """AccaSim's EASY, and the textbook's in its engine. Raises ``MirageError`` where it cannot be installed."""
     python = _environment(environment_folder())
     return tuple(
         Program(name, (str(python), "-P", str(_SCRIPT), dispatcher, *WORDS))
@@ -32,7 +32,7 @@ def environment_folder() -> Path:
 
 
 def _environment(folder: Path) -> Path:
-    """The interpreter of an environment that has it, made where there is none."""
+    """The interpreter of an environment with AccaSim; creates the environment if it is missing."""
     python, installed = folder / "bin" / "python", folder / "installed"
     if not installed.is_file():
         _ask(own_python("-m", "venv", "--clear", str(folder)))

@@ -30,7 +30,7 @@ class TextbookEasy(SchedulerBase):  # type: ignore[misc]
     name = "textbook"
 
     def get_id(self) -> str:
-        """What AccaSim prints."""
+        """The name that AccaSim prints for this scheduler."""
         return self.name
 
     def scheduling_method(

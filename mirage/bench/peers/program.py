@@ -40,7 +40,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one run gave."""
+    """Schedule and duration of one run."""
 
     starts: Int64
     """Of each job, in the workload's order (s)."""
@@ -63,7 +63,7 @@ def parse_program(text: str) -> Program:
 
 
 def run_program(program: Program, workload: Workload) -> Run:
-    """Run it in an empty directory. Raises ``MirageError`` with its own words, or with what its schedule lacks."""
+    """Run it in an empty directory. Raises ``MirageError`` with the program's message or with what is missing."""
     with tempfile.TemporaryDirectory(prefix="mirage-peer-") as name:
         folder = Path(name)
         log, schedule = folder / "workload.swf", folder / "schedule"

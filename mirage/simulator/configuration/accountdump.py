@@ -115,9 +115,7 @@ def parse_associations(text: str, file: str, cluster: str = "") -> tuple[tuple[A
     notes = list(_not_followed(rows, _ASSOC_FOLLOWED, file))
     by_parent = sum(row.text("share", "fairshare") == "parent" for row in kept)
     if by_parent:
-        notes.append(
-            f"{file}: {by_parent} rows have Share=parent: not modelled; they have one share of their own."
-        )
+        notes.append(f"{file}: {by_parent} rows have Share=parent: not modelled; each counts as one share.")
     found = tuple(a for a in (_association(row) for row in kept) if a.user or a.account != ROOT)
     notes += _not_counted([a.grp_tres for a in found], file)
     return found, tuple(notes)

@@ -149,8 +149,8 @@ def _assumed(
             yield f"{record.where}: DefaultTime is above MaxTime: ignored, as slurmctld does; jobs get MaxTime."
     if not associations:
         yield (
-            f"{conf.file}: no {ASSOCIATIONS_FILE} next to it: all users have equal shares and no limits "
-            f"of their own (sacctmgr -P show assoc > {ASSOCIATIONS_FILE})."
+            f"{conf.file}: no {ASSOCIATIONS_FILE} next to it: all users have equal shares and no individual "
+            f"limits (sacctmgr -P show assoc > {ASSOCIATIONS_FILE})."
         )
     named = sorted({p.qos for p in parts if p.qos})
     if named and not qos:

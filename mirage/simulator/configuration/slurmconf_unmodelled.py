@@ -216,7 +216,7 @@ def _sharing_and_state(records: tuple[Record, ...]) -> Iterator[str]:
     for record in records:
         share, state = record.get("oversubscribe", "shared"), record.get("state")
         if share and share.value.lower().split(":")[0] in ("force", "yes"):
-            yield f"{share.where}={share.value}: not modelled; no resource is given to two jobs at once."
+            yield f"{share.where}={share.value}: not modelled; two jobs never share a resource."
         if state and state.value.lower() in ("drain", "inactive", "down"):
             yield f"{state.where}={state.value}: the partition takes no jobs and starts none."
 
