@@ -1,8 +1,8 @@
-"""How fast each client is sent answers that count against no rate of its own: rejections, health, static files.
+"""Pace of the answers that count against no client's rate limit: rejections, health, static files.
 
 Such an answer costs about as much time as any other. It waits until it is due; the next request of its connection
 is not begun before, so that a client that floods takes a small share of the event loop. An answer within the pace
-goes out at once.
+goes out immediately.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class AnswerPace:
     """When the next answer to each client is due. For one event loop."""
 
     def __init__(self, rate: float, burst: int, longest: float, now: Callable[[], float] = time.monotonic) -> None:
-        """``rate`` answers a second, ``burst`` at once; none waits for more than ``longest`` seconds."""
+        """``rate`` answers per second, bursts of ``burst``; no answer waits for more than ``longest`` seconds."""
         self._step, self._ahead, self._longest, self._now = 1 / rate, burst / rate, longest, now
         self._full: dict[str, float] = {}
         """When each client may have a whole burst again."""

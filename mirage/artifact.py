@@ -89,12 +89,12 @@ def _verified(folder: Path, name: str, digest: str | None) -> bytes:
 
 
 def digests_of(files: Mapping[str, bytes]) -> dict[str, str]:
-    """SHA-256 (hex) by name."""
+    """Return the SHA-256 digest (hex) of each file, by name."""
     return {name: sha256(content).hexdigest() for name, content in files.items()}
 
 
 def manifest_text(manifest: Mapping[str, Any]) -> str:
-    """As it is written."""
+    """Format a manifest as the JSON text of its file, the keys sorted."""
     return json.dumps(manifest, indent=1, sort_keys=True) + "\n"
 
 

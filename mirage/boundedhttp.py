@@ -1,7 +1,7 @@
-"""HTTP of which each connection, and each client, can make a server hold only so much.
+"""HTTP with bounds on what one connection, and one client, can make a server hold.
 
 uvicorn bounds neither the headers of a request nor the requests of a connection that wait for their turn, and it
-keeps an answer for as long as a client does not read it.
+keeps an answer until the client has read it.
 """
 
 from __future__ import annotations
@@ -62,25 +62,25 @@ class Presence:
         self._pause()
 
     def watch(self, leave: Callable[[], None]) -> None:
-        """Call ``leave`` once when the client leaves; at once where it has left."""
+        """Call ``leave`` once when the client leaves; immediately where it has left."""
         if self.left:
             leave()
         else:
             self._watching.add(leave)
 
     def unwatch(self, leave: Callable[[], None]) -> None:
-        """Do not call it any more."""
+        """Remove ``leave``: it is not called any more."""
         self._watching.discard(leave)
 
     def end(self) -> None:
-        """The client has left."""
+        """Note that the client has left, and call all watchers once."""
         self.left = True
         while self._watching:
             self._watching.pop()()
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """One connection."""
+    """One HTTP/1.1 connection with bounds on size, number and time of its requests."""
 
     longest_headers: ClassVar[int] = 16 << 10
     """Bytes of a request's address, headers and trailers; and bytes that may come and complete nothing."""
@@ -105,7 +105,7 @@ class BoundedProtocol(HttpToolsProtocol):
     _leaving: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Note the time."""
+        """Start the clock of the headers and apply the bounds on connections."""
         super().connection_made(transport)
         self.logger = _FAULTS
         self.origin = client_network(self.client[0]) if self.client else ""
@@ -114,7 +114,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._cycles: list[RequestResponseCycle] = []
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell every request of it; uvicorn tells the last one alone, and the first runs."""
+        """Notify every request of the connection; uvicorn notifies only the last one, and the first runs."""
         self._stop_reading_clock()
         if self._leaving is not None:
             self._leaving.cancel()
@@ -134,7 +134,7 @@ class BoundedProtocol(HttpToolsProtocol):
         return bool(getattr(self.cycle, "more_body", False))
 
     def make_room(self, most: int) -> None:
-        """Where there are more connections, end one that asks for nothing: the oldest of whoever has most."""
+        """If there are more connections, end an idle one: the oldest of the client that has the most."""
         if len(self.connections) <= most:
             return
         others = [other for other in self.connections if isinstance(other, BoundedProtocol) and other is not self]
@@ -174,7 +174,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._await_leaving()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no request, unless that would seem the answer to the one before; and hear no more."""
+        """Answer bytes that are no request, unless that would look like an earlier answer; then stop reading."""
         if self.cycle is None or self.cycle.response_complete:
             super().send_400_response(self._fault or msg)
         else:
@@ -183,13 +183,13 @@ class BoundedProtocol(HttpToolsProtocol):
     # What the parser finds
 
     def on_message_begin(self) -> None:
-        """A request begins."""
+        """Begin to count the headers of a new request."""
         self.in_headers, self._size, self._lines = True, 0, 0
         super().on_message_begin()
         self.scope[PRESENCE] = self.presence  # type: ignore[literal-required]
 
     def on_url(self, url: bytes) -> None:
-        """A part of the address."""
+        """Count a part of the request target against the bound."""
         self._count(len(url), 0)
         super().on_url(url)
 
@@ -203,7 +203,7 @@ class BoundedProtocol(HttpToolsProtocol):
         """The request can be answered, when its turn comes."""
         self.end_headers()
         if len(self.pipeline) >= MOST_IN_LINE:
-            raise ValueError("too many requests at once")
+            raise ValueError("too many requests at the same time")
         super().on_headers_complete()
         self._cycles = [cycle for cycle in self._cycles if not cycle.response_complete] + [self.cycle]
 
@@ -218,17 +218,17 @@ class BoundedProtocol(HttpToolsProtocol):
             raise ValueError(self._fault)
 
     def on_body(self, body: bytes) -> None:
-        """A part of the body."""
+        """Note that the body makes progress."""
         self._moved = True
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """The end of the body."""
+        """Note that the request is complete."""
         self._moved = True
         super().on_message_complete()
 
     def _count(self, size: int, lines: int) -> None:
-        """Whatever segments a request comes in. Raises ``ValueError``, which the parser passes on."""
+        """Count bytes and lines of a request, in parts of any size. Raises ``ValueError`` beyond a bound."""
         self._size, self._lines = self._size + size, self._lines + lines
         if self._size > self.longest_headers or self._lines > MOST_HEADERS:
             raise ValueError("too many headers, or too long ones")
@@ -243,7 +243,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._reading = self.loop.call_later(READ_WITHIN, self._check_reading)
 
     def resume_writing(self) -> None:
-        """It has read."""
+        """Stop the reading clock, because the client has read, and continue."""
         self._stop_reading_clock()
         super().resume_writing()
         if not self.transport.is_closing():
@@ -276,6 +276,6 @@ class BoundedProtocol(HttpToolsProtocol):
 def has_left(connection: socket.socket) -> bool:
     """Whether the other end has closed the connection, also where what it sent is not read yet."""
     poll = select.poll()
-    # Only a Unix socket tells an end that sends no more from one that is closed; servers answer neither.
+    # Only a Unix socket distinguishes an end that sends no more from a closed one; servers answer neither.
     poll.register(connection.fileno(), 0 if connection.family == AF_UNIX else select.POLLRDHUP)
     return bool(poll.poll(0))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MOST_FAULTS = 1_000
-"""Errors of one document that are told one by one; each takes a kilobyte."""
+"""Errors of one document that are listed one by one; each takes a kilobyte."""
 _CONTAINERS = frozenset({"dict", "frozenset", "list", "set", "tuple"})
 _NUMBERS = frozenset({"int", "float"})
 _NO_SCHEMAS = frozenset({"default", "expected", "metadata", "serialization"})
@@ -26,7 +26,7 @@ _PREFIX = "Value error, "
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that is wrong."""
+    """One error in a document: its place, its kind and its text."""
 
     path: tuple[str | int, ...]
     """Keys, and places in lists from 0 on; empty: the document as a whole."""
@@ -40,7 +40,7 @@ class Fault:
         return ".".join(map(str, self.path))
 
     def __str__(self) -> str:
-        """With its key in front."""
+        """Format the error with its key in front."""
         return f"{self.key}: {self.said}" if self.path else self.said
 
 
@@ -49,7 +49,7 @@ def reader_of(
 ) -> TypeAdapter[T]:
     """A reader that stops within each list and mapping at the first error.
 
-    Pydantic makes an object of each error: a small file of wrong values would take gigabytes.
+    Pydantic keeps an object for each error: a small file of wrong values would take gigabytes.
     ``names``: types that the module of ``kind`` imports for type checkers only. ``booleans_are_numbers``: ``true``
     is read as 1 where a number belongs, as pydantic does.
     """
@@ -103,5 +103,5 @@ def faults_of(error: ValidationError) -> list[Fault]:
 
 
 def more_faults(faults: list[Fault]) -> str:
-    """What is said behind the first: how many follow; nothing where it is the only one."""
+    """Text after the first error: how many follow; empty where it is the only one."""
     return f" ({len(faults) - 1} more to fix after it)" if len(faults) > 1 else ""

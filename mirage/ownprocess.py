@@ -1,7 +1,7 @@
-"""This interpreter in a process of its own, which imports nothing from the directory in which it is started.
+"""Starts this interpreter as a process that imports nothing from its working directory.
 
-``python -m`` and ``python -c`` look for every module in the working directory first. Whoever may write there, as
-all users may in ``/tmp``, would have their code run by the account that starts the process.
+``python -m`` and ``python -c`` look for every module in the working directory first. A user who may write there,
+as all users may in ``/tmp``, could run code in the account that starts the process.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ def spawning() -> SpawnContext:
 
 @contextmanager
 def _safe_path() -> Iterator[None]:
-    """The command lines of ``multiprocessing`` are its own, so a variable says what ``-P`` does.
+    """``multiprocessing`` builds its command lines itself, so a variable takes the place of ``-P``.
 
-    For a moment only: other programs that this process starts may import what lies beside them.
+    For a moment only: other programs that this process starts may import modules of their directories.
     """
     before = os.environ.get(_SAFE)
     os.environ[_SAFE] = "1"

@@ -1,4 +1,4 @@
-"""The SDK: all that a predictor in a package of its own may import.
+"""The SDK: all that a predictor in a separate package may import.
 
 A package offers in the entry-point group ``mirage.predictors`` a factory of the parameter's text, and in
 ``mirage.trainers`` a factory without arguments of a ``Trainer``. A trained predictor is a directory that

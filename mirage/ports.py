@@ -39,8 +39,8 @@ class Cluster(Protocol):
         expected: Mapping[str, JobId] = NOTHING_EXPECTED,
         identities: Mapping[str, LinkIdentity] = NO_IDENTITIES,
     ) -> Snapshot:
-        """The queue and the nodes now: at most three questions, whatever the number of jobs;
-        a few more where accounting rejects one, and one where it knows several jobs with the ID of a link.
+        """The queue and the nodes now, with at most three queries, whatever the number of jobs. A few more follow
+        where accounting rejects one, and one where it knows several jobs with the ID of a link.
 
         Without ``queue`` only our own links need be looked up: the columns of jobs and the partitions may then
         be empty, which spares replays their time; a live daemon always asks with it (``RecordingCluster``).
@@ -57,7 +57,7 @@ class Actuator(Protocol):
     """Acts on jobs in the name of their owner.
 
     Every method may raise ``ClusterUnavailable``: whether the act happened is then unknown, and the next snapshot
-    tells. ``NotPermitted`` says that this actuator cannot act for ``owner``.
+    shows. ``NotPermitted``: this actuator cannot act for ``owner``.
     """
 
     def submit(self, request: JobRequest) -> JobId:
@@ -115,7 +115,7 @@ class WaitHistory(Protocol):
 
 
 class JobHistory(Protocol):
-    """Jobs of all users."""
+    """Jobs of all users, from accounting or a trace."""
 
     def jobs(self, span: Seconds) -> JobTable:
         """The jobs submitted within the last ``span`` seconds, in order of submission, as known now.
@@ -144,11 +144,11 @@ class Standings(Protocol):
         """That of ``request.user`` for such a job; may be as old as an hour."""
 
     def default_partition(self) -> str:
-        """Where jobs go that name no partition; empty: not known, or there is none."""
+        """The partition of jobs that name none; empty: not known, or Slurm has no default."""
 
 
 class Clock(Protocol):
-    """The only source of time."""
+    """The only source of time, so that replays can run faster."""
 
     def now(self) -> Seconds:
         """Seconds since the Unix epoch, UTC (or the trace's own zero in a replay)."""
@@ -158,7 +158,7 @@ class Ticks(Protocol):
     """When the loop runs its next cycle: wall clock, simulated or recorded."""
 
     def wait(self, wake: Seconds, deciding: bool) -> bool:
-        """Return at the next cycle's time; ``False`` when there is none any more.
+        """Return at the next cycle's time; ``False`` if no cycle follows.
 
         At the latest at ``wake``, a time at which the loop knows that something is due. ``deciding`` is
         false while no chain waits for a decision: nothing happens then before a link of ours changes, and the
@@ -204,7 +204,7 @@ class ChainStore(Protocol):
         """The request of a chain, or of a link, with its script: to be submitted, and not to be kept."""
 
     def save(self, record: ChainRecord, *entries: Entry) -> None:
-        """Add or replace the record of one chain, and put what is to be told of that into the journal.
+        """Add or replace the record of one chain, and append the entries about the change to the journal.
 
         Both are durable when it returns, or neither is.
         """
@@ -217,7 +217,7 @@ class Leases(Protocol):
         """The lease now. Raises ``StoreUnavailable``."""
 
     def swap(self, old: Lease, new: Lease) -> bool:
-        """Put ``new`` where ``old`` is, at once or not at all; ``False``: something else is there, and stays.
+        """Replace ``old`` by ``new`` atomically; ``False``: another value is stored, and stays.
 
         Durable when it returns. Raises ``StoreUnavailable``: ``new`` may be there or not.
         """
@@ -227,7 +227,7 @@ class Journal(Protocol):
     """Entries that accompany no change of a record."""
 
     def write(self, entry: Entry) -> None:
-        """Append one entry."""
+        """Append one entry to the journal."""
 
 
 class Files(Protocol):
@@ -293,10 +293,10 @@ class RequestPolicy(Protocol):
         """Seconds between two decisions at most; 0 for one that decides at each arrival and each end alone."""
 
     def begin(self) -> None:
-        """Forget what was seen: another system, or the same from its beginning."""
+        """Reset the state: another system follows, or the same from its beginning."""
 
     def decide(self, view: SystemView) -> Dispatch:
-        """What begins now. Asked when a request comes, when a piece ends, and when the period is over.
+        """The starts for now. Called when a request arrives, when a segment ends, and when the period is over.
 
         Units that stay free and requests that stay ready are asked about again at the next of these times.
         """

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 HANDSHAKE_WITHIN_S = 10.0
 MOST_HANDSHAKES = 256
-"""At once, of all clients; beyond, a new one ends the oldest of the address that has most."""
+"""Maximum number at the same time, of all clients; beyond it a new one ends the oldest of the largest address."""
 MOST_OF_ONE_ADDRESS = 128
 """Beyond, a new one ends the oldest of its address: who is honest is done long before it is the oldest."""
 _AT_ONCE = 16
@@ -30,7 +30,7 @@ _PAUSE_S = 1.0
 
 
 async def serve_bounded(server: uvicorn.Server, listening: socket.socket) -> None:
-    """Serve until ``server`` is told to end, with TLS where it has a certificate; uvicorn bounds no handshake."""
+    """Serve until ``server`` should exit, with TLS where it has a certificate; uvicorn bounds no handshake."""
     config, context = server.config, server.config.ssl
     if context is None:
         await server.serve([listening])
@@ -70,7 +70,7 @@ class TlsAcceptor:
         asyncio.get_running_loop().add_reader(self._listening.fileno(), self._accept)
 
     def close(self) -> None:
-        """Take no more, and give up the handshakes that are going on."""
+        """Accept no more connections, and end the handshakes in progress."""
         asyncio.get_running_loop().remove_reader(self._listening.fileno())
         for task in self._tasks:
             task.cancel()

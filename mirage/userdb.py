@@ -1,8 +1,8 @@
 """The machine's user database: it may ask another machine (LDAP, SSSD), and hang.
 
-Threads that others wait for (the server's, which reads who has connected, and the loop's) take what is known, and
-never wait. Lookups run in a few separate threads. ``os.getgrouplist`` keeps the interpreter's lock while it waits,
-which stops all threads, so another program looks up groups.
+Threads that others wait for (the server's, which reads who has connected, and the loop's) take the last answers,
+and never wait. Lookups run in a few separate threads. ``os.getgrouplist`` keeps the interpreter's lock while it
+waits, which stops all threads, so another program looks up groups.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Unanswered(OSError):
 class Known(Generic[K, V]):
     """What a lookup found, for threads that may not wait. Every thread may use it.
 
-    What is known is returned immediately, and looked up again in the background once it is a minute old. While the
-    database hangs, the last answer counts.
+    The last answer is returned immediately, and looked up again in the background once it is a minute old. While
+    the database hangs, the last answer counts.
     """
 
     def __init__(self, look: Callable[[K], V], now: Callable[[], float] = time.monotonic) -> None:
@@ -51,7 +51,7 @@ class Known(Generic[K, V]):
         self._threads = 0
 
     def last(self, key: K) -> V | None:
-        """The last answer; ``None``: there is none yet. Asks in the background where it is missing or old."""
+        """The last answer, or ``None`` before the first. Looks up in the background where it is missing or old."""
         found = self._found.get(key)
         if found is None or self._now() - found[0] > _FRESH:
             self.ask(key)
@@ -70,7 +70,7 @@ class Known(Generic[K, V]):
                 threading.Thread(target=self._work, name="user database", daemon=True).start()
 
     def wait(self, key: K, seconds: float) -> V:
-        """A new answer, or the last one where none comes in time. Raises ``Unanswered`` where neither is there."""
+        """A new answer, or the last one after ``seconds``. Raises ``Unanswered`` where neither exists."""
         answered, found = threading.Event(), list[V]()
 
         def told(value: V) -> None:

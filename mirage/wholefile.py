@@ -1,7 +1,7 @@
 """Files written whole or not at all, and files read whole: regular ones, up to a size.
 
-A reader finds what the file held before or what it holds now. Whoever names a file cannot make the reader hang
-(a FIFO), run out of memory (``/dev/zero``) or follow a link where that is not wanted.
+A reader finds what the file held before or what it holds now. The user who names a file cannot make the reader
+hang (a FIFO), run out of memory (``/dev/zero``) or follow a link where that is not allowed.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def write_anew(path: Path, content: bytes) -> None:
 def draft_of(path: Path) -> Iterator[Path]:
     """A name to write to that becomes ``path`` at the end; after an error nothing is left of it.
 
-    Each draft has a name of its own, so that writers on several machines do not mix: the last one's file stays.
+    Each draft has a unique name, so that writers on several machines do not mix: the last file stays.
     A writer that is killed leaves its draft behind, ``.NAME.*.new``.
     """
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")

@@ -38,7 +38,7 @@ def best_at_hand(
 
 
 def _found(models: Path, describe: Callable[[], ClusterConfig], build: Callable[[str], Predictor]) -> Candidates:
-    """Those that can be built now."""
+    """The predictors that can be built now, and why the others cannot be."""
     lost: dict[str, str] = {}
     try:
         if describe().priority.shares_outweigh_age:

@@ -17,7 +17,7 @@ class ClusterIdentity:
     def __init__(
         self, ask: Callable[[], str], settle: Callable[[str], str], disqualify: Callable[[str], None]
     ) -> None:
-        """``ask``: the cluster's name; ``settle``: stores it where there is none, and returns what is stored.
+        """``ask``: the cluster's name; ``settle``: stores it if none is stored, and returns what is stored.
 
         ``disqualify`` gets the reason why this daemon must not lead.
         """
@@ -30,7 +30,7 @@ class ClusterIdentity:
     def check(self) -> None:
         """Raise ``ConfigError`` where it is another cluster; nothing may be asked of it or stored then.
 
-        Raises ``ClusterUnavailable`` and ``StoreUnavailable`` where that cannot be told yet.
+        Raises ``ClusterUnavailable`` and ``StoreUnavailable`` where that cannot be determined yet.
         """
         with self._lock:
             if self._checked:

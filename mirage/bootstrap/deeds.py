@@ -37,7 +37,7 @@ class DeedLog:
         self._tags = {job.job_id: job.tag for job in jobs}
 
     def record(self, deed: Deed) -> None:
-        """Keep one act."""
+        """Write the action to the audit log, with its job and its result."""
         job = f" as job {deed.job_id}" if deed.job_id and str(deed.job_id) not in deed.act else ""
         act = f"{deed.act}{job}"
         try:

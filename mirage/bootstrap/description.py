@@ -32,8 +32,8 @@ _ASKED = {
 def described_by_slurm(slurm_conf: str, commands: Commands) -> ClusterConfig:
     """The cluster as ``slurm_conf`` describes it; empty: as the file that the controller names.
 
-    Accounts and limits are asked of slurmdbd where no dumps of them stand next to the file; without accounting
-    there are none. Raises ``ConfigError`` and ``ClusterUnavailable``.
+    Accounts and limits come from slurmdbd where no dumps of them stand next to the file; without accounting they
+    are empty. Raises ``ConfigError`` and ``ClusterUnavailable``.
     """
     path = _conf(slurm_conf, commands)
     return inspect_slurm_conf(path, _told(commands, path)).config

@@ -95,7 +95,7 @@ def _weights(config: Config) -> Weights:
 
 
 def _configuration(service: Service) -> list[Setting]:
-    """What holds now; secrets stand in files of their own, and passwords within addresses are hidden."""
+    """The configuration in use; secrets stand in separate files, and passwords within addresses are hidden."""
     return [Setting(".".join(key), masked(value), service.origin(key)) for key, value in settings(service.config)]
 
 
@@ -115,7 +115,7 @@ class _Room:
         self._tally = Tally.of((), 0)
 
     def __call__(self, owner: str) -> None:
-        """Raises ``QuotaExceeded``."""
+        """Check the number of chains of ``owner``. Raises ``QuotaExceeded`` if one more is too many."""
         status = self._service.loop.status
         if status.chains is not self._chains:
             self._chains, self._tally = status.chains, Tally.of(status.chains, status.time, self._tally)

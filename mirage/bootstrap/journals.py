@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("mirage.journal")
 
 Listener = Callable[["Entry"], None]
-"""Is told each entry, by the loop's thread as it is written: must be quick and wait for nothing."""
+"""Receives each entry in the loop's thread as it is written: must be quick and wait for nothing."""
 
 
 class LoggedChains:

@@ -64,8 +64,9 @@ class Measurements:
         self._whole = _Measuring(lambda: tuple(judged_handovers(store, since(), LATEST)))
 
     def errors(self, of: JobRequest | str | None = None) -> tuple[Measured, ...]:
-        """Every predictor's forecasts against real starts, those in charge first; what its own handovers would
-        have been is not known. ``of``: where links were of the class of such a job, or ran in that partition."""
+        """Every predictor's forecasts against real starts, active predictors first; handovers that a predictor did
+        not decide itself are unknown. ``of``: where links were of the class of such a job, or ran in that
+        partition."""
         judged = self._forecasts.latest()
         if isinstance(of, str):
             judged = tuple(each for each in judged if each.partition == of)

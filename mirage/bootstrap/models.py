@@ -42,7 +42,7 @@ class ModelDesk:
         self._damage: dict[Path, tuple[_Marks, str]] = {}
 
     def installed(self) -> tuple[str, ...]:
-        """Names of all predictors."""
+        """Names of all installed predictors, the look-ahead included."""
         return (*predictor_names(), LOOKAHEAD)
 
     def at_work(self) -> tuple[str, tuple[str, ...], str]:

@@ -61,7 +61,7 @@ class Messenger:
         return {each.channel.name: _tried(each.channel, notice) for each in self.couriers}
 
     def close(self) -> None:
-        """Send no more."""
+        """Stop the delivery of notifications on all channels."""
         for courier in self.couriers:
             courier.close()
 
@@ -94,11 +94,11 @@ class Observability:
         return self.messenger.test(asker) if self.messenger is not None else {}
 
     def telemetry(self, scrapers: str) -> Telemetry:
-        """What the API has of it."""
+        """The metrics as the API exposes them; ``scrapers``: who may read them."""
         return Telemetry(partial(expose, self.meters.registry), scrapers, self.test_messages)
 
     def hear(self, entry: Entry) -> None:
-        """An entry of the journal."""
+        """Pass an entry of the journal to ledger, metrics and notifications."""
         self.ledger.hear(entry)
         self.meters.hear(entry)
         if self.messenger is not None:
@@ -122,7 +122,7 @@ class Observability:
             )
 
     def close(self) -> None:
-        """Shut down the threads."""
+        """Stop the threads that send notifications."""
         if self.messenger is not None:
             self.messenger.close()
 

@@ -88,8 +88,8 @@ def build_guards(
     """The daemon's predictor, those in shadow, and those that chains name.
 
     Without ``lore`` the cluster is not asked about itself: enough to check a configuration. Raises ``ConfigError``
-    that names the key. ``took`` hears how long each of them took; ``threads`` are those of the guards before;
-    ``in_shadow``: see ``models_in_shadow``.
+    that names the key. ``took`` receives the duration of each prediction; ``threads`` are those of the guards
+    before; ``in_shadow``: see ``models_in_shadow``.
     """
     budget, reactive = config.loop.budget, build_predictor("reactive")
     threads = threads or PredictorThreads()

@@ -24,7 +24,7 @@ class PuttingAway:
         self._service: Service | None = None
 
     def serve(self, service: Service) -> None:
-        """From now on it can."""
+        """Use this service for all later calls; calls before fail."""
         self._service = service
 
     def __call__(self, name: str, uid: int, done: Callable[[], None], failed: Callable[[], None]) -> None:

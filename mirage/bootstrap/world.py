@@ -40,7 +40,7 @@ class Lore:
     links: LinkAccounting | None = None
     """Asked after a restored backup; ``None``: nothing is known of links that have left the queue."""
     jobs: JobHistory | None = None
-    """``None``: those that the history brought and the store keeps."""
+    """``None``: those that the history brought and the database keeps."""
     standings: Standings | None = None
     sharing: NodeSharing | None = None
     """``None``: nothing is known of what runs next to a job on its nodes."""

@@ -39,7 +39,7 @@ def build_own_world(config: Config) -> World:
             from mirage.bootstrap.simulated import simulated_world
 
             prepare_cache()
-            compile_simulator()  # not when a question or a command first needs it: the loop would stand still
+            compile_simulator()  # not when a poll or a command first needs it: the loop would stand still
             return simulated_world(config.cluster.simulated, Path(config.service.state))
         case "pyslurm":
             return _pyslurm(config.cluster)
@@ -104,7 +104,7 @@ def _rest(section: ClusterSection) -> World:
     client = RestClient(address, credentials, section.timeout)
     cluster = RestCluster(client, clock, version, credentials.user)
     actuator = RestActuator(address, OwnToken(credentials), clock, version, section.timeout)
-    # Not every version of slurmrestd tells fair shares, limits and how the cluster is set up: they are not known.
+    # Not every version of slurmrestd shows fair shares, limits and the configuration: they are not known.
     guard = LinkGuard(cluster, actuator, actuator.identify)
     rest = Rest(client, version)
     check = ClockCheck(clock, partial(rest_controller_time, rest))

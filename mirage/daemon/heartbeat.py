@@ -23,7 +23,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """The daemon after one cycle."""
+    """State of the daemon after one cycle, as its heartbeat file records it."""
 
     pid: int
     time: int
@@ -69,7 +69,7 @@ class Heartbeat:
 
 
 def read_beat(file: Path) -> Beat | None:
-    """What the file says; ``None`` where there is none that can be read."""
+    """The heartbeat in the file; ``None`` where the file is missing or cannot be read."""
     try:
         return Beat(**parse_json(read_regular(file)))
     except (OSError, ValueError, TypeError):

@@ -42,19 +42,19 @@ class Waits(Protocol):
     """Where waits go; those known already are left as they are."""
 
     def add(self, jobs: StartedJobs) -> None:
-        """Keep these waits."""
+        """Store the waits of these jobs, which have started."""
 
 
 class Jobs(Protocol):
-    """Where jobs go; those known already become as they are told of now."""
+    """Sink of jobs; rows of known jobs are replaced."""
 
     def add(self, table: JobTable) -> None:
-        """Keep these jobs."""
+        """Store these jobs, or replace them where they are known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What is kept of an answer."""
+    """Sinks of an answer of accounting."""
 
     waits: Waits
     jobs: Jobs
@@ -80,7 +80,7 @@ class Imported:
     def missing(self, begin: Seconds, now: Seconds) -> Iterator[tuple[Seconds, Seconds]]:
         """The windows to ask for: what has happened since, then further and further back to ``begin``.
 
-        In this order what is known has no gaps, and whoever stops early has the latest.
+        In this order the known jobs have no gaps, and a caller that stops early has the latest ones.
         """
         if now - self.until >= _EVERY:
             since = max(self.until - _OVERLAP, begin)

@@ -17,7 +17,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Chore:
-    """A periodic task."""
+    """A task that runs periodically while the daemon runs."""
 
     name: str
     every: float

@@ -25,7 +25,7 @@ class TrainingFailed(MirageError):
 
 
 class Launcher(Protocol):
-    """Runs one command to its end."""
+    """Runs one training command to its end, on this machine or as a job."""
 
     workers: int
     """Processes that it has room for."""
@@ -43,7 +43,7 @@ class LocalLauncher:
     workers = 1
 
     def run(self, argv: Sequence[str], folder: Path, stopped: Event) -> bool:
-        """See the port."""
+        """Run the command as a child process. See ``Launcher``."""
         log = folder / "train.log"
         status = run_aside(argv, folder, log, stopped.wait)
         if status:
@@ -65,7 +65,7 @@ class SlurmLauncher:
         self._jobs(Path()).check()
 
     def run(self, argv: Sequence[str], folder: Path, stopped: Event) -> bool:
-        """See the port."""
+        """Run the command as a Slurm job. See ``Launcher``."""
         work = [partial(_run_command, tuple(argv), str(folder))]
         with closing(self._jobs(folder).watched(work)) as job:
             try:

@@ -22,7 +22,7 @@ class AlreadyRunning(MirageError):
 def single_instance(file: Path) -> Iterator[None]:
     """Hold the lock ``file``, which names our process, while inside.
 
-    The kernel lets go of it when the process ends in whatever way. Raises ``AlreadyRunning`` naming the process
+    The kernel releases it when the process ends in whatever way. Raises ``AlreadyRunning`` naming the process
     that holds it, and ``ConfigError`` where the file cannot be made.
     """
     try:

@@ -128,7 +128,7 @@ class KeyValues(logging.Formatter):
     """``time=... level=info from=journal text="..." chain=...``; a traceback follows on separate lines."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One record."""
+        """Format a record as ``key=value`` pairs on one line; a traceback follows on further lines."""
         line = " ".join(f"{key}={_quoted(str(value))}" for key, value in _fields(record).items())
         if record.exc_info:
             told = self.formatException(record.exc_info).split("\n")
@@ -140,7 +140,7 @@ class JsonLines(logging.Formatter):
     """One object a line, a traceback among its fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One record."""
+        """Format a record, traceback included, as one line of JSON."""
         fields = _fields(record)
         if record.exc_info:
             fields["traceback"] = self.formatException(record.exc_info)
@@ -155,7 +155,7 @@ class Prioritised(logging.Formatter):
         self._lines = lines
 
     def format(self, record: logging.LogRecord) -> str:
-        """One record."""
+        """Put the syslog priority, such as ``<6>``, in front of each line."""
         mark = next(f"<{priority}>" for level, priority in _PRIORITIES if record.levelno >= level)
         return "\n".join(f"{mark}{line}" for line in self._lines.format(record).split("\n"))
 

@@ -33,7 +33,7 @@ class Notifier:
         self._say(f"RELOADING=1\nMONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1_000}")
 
     def stopping(self) -> None:
-        """On the way out."""
+        """Notify systemd that the daemon shuts down."""
         self._say("STOPPING=1")
 
     def status(self, sentence: str) -> None:

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 Build = Callable[[Config, Callable[[], None], "Tenure"], "Service"]
-"""Makes the service of a configuration, for a term or for standing by; what it is given second it calls whenever
-the loop has got on."""
+"""Builds the service of a configuration, for a term or as a standby; the service calls the second argument after
+every step of the loop."""
 
 _KEEP_HOUSE_EVERY = 6 * 3_600
 _SHORTEST_CHORE = 30.0
@@ -57,7 +57,7 @@ _REFRESH_ACCESS_EVERY = 10.0
 
 
 def run_daemon(load: Callable[[], Loaded], build: Build, *, once: bool = False) -> int:
-    """Run until told to end (or one cycle, if ``once``); returns the exit status.
+    """Run until a signal asks to end (or one cycle, if ``once``); returns the exit status.
 
     ``load`` reads the configuration, at each reload again. Raises ``MirageError`` where the service cannot be
     started: ``AlreadyRunning``, ``ConfigError`` and what ``build`` raises.
@@ -163,7 +163,7 @@ class _Daemon:
             _LOG.warning("event=leadership_%s term=%d", "gained" if term else "lost", term)
 
     def run_once(self) -> int:
-        """One cycle; 1 if it failed."""
+        """Run one cycle; returns the exit status, 1 if the cycle failed."""
         if self._service.restored is not None:
             restored_query(self._service, self._ended).run()
         self._cycle()

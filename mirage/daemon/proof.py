@@ -53,7 +53,7 @@ class Spans:
 
     @property
     def tested(self) -> Seconds:
-        """How long episodes begin."""
+        """Length of the interval in which test episodes begin, in seconds."""
         return self.test_to - self.test_from
 
 
@@ -107,7 +107,7 @@ class Proof:
         return ""
 
     def __str__(self) -> str:
-        """Figures, for logs."""
+        """Format the costs in hours per handover, for logs."""
         others = f"{USUAL} {self.usual:.2f} h, submitting at the end {self.naive:.2f} h"
         return f"{self.cost:.2f} h a handover ({others}; {self.handovers} handovers)"
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from mirage.config.model import Config
 
 AT_ONCE = ("loop", "predictors", "limits", "log")
-"""Sections that the running daemon takes over; a table of the store's, how long things are kept, is another."""
+"""Sections that the running daemon takes over; so are the retention times of the database."""
 _KEPT_AGES = ("store", "retention")
 
 

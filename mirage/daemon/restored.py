@@ -25,7 +25,7 @@ EVERY = 30.0
 _DAY: Seconds = 86_400
 """Of how much one query is about."""
 _BEFORE: Seconds = 3_600
-"""What is asked for before the backup: clocks may have been set."""
+"""Margin before the backup that is queried as well: clocks may have been set."""
 _AFTER: Seconds = 86_400
 """Slurm's clock may be ahead."""
 _FURTHEST: Seconds = 90 * _DAY

@@ -29,8 +29,8 @@ def _noted(number: int, frame: FrameType | None) -> None:
 class SignalWatch:
     """``stop`` is called for the first SIGTERM or SIGINT, ``reload`` for each SIGHUP; both in a thread.
 
-    A second SIGTERM or SIGINT ends the process at once: the store is written before each act, so nothing is lost.
-    Must be made in the main thread.
+    A second SIGTERM or SIGINT ends the process immediately: the database is written before each action, so nothing
+    is lost. Must be made in the main thread.
     """
 
     def __init__(self, stop: Callable[[], None], reload: Callable[[], None]) -> None:
@@ -45,7 +45,7 @@ class SignalWatch:
         self._thread.start()
 
     def close(self) -> None:
-        """Give the signals back."""
+        """Restore the signal handlers that were set before."""
         for number, handler in self._before.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(-1)

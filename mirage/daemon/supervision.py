@@ -21,7 +21,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Supervisor:
-    """Runs the cycles of a service."""
+    """Runs the cycles of a service and recovers from failed ones."""
 
     def __init__(self, service: Service, jumps: JumpWatch | None = None) -> None:
         self._service = service

@@ -33,7 +33,7 @@ _LOG = logging.getLogger(__name__)
 _LARGEST_REPORT = 16 * 1024 * 1024
 _SEED = 0
 _TRIES = 3
-"""So often a training begins that ends with the daemon: it may be what ends it."""
+"""Tries of a training that ends with the daemon: the training may be what ends it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class Retraining:
-    """Trains when it is due."""
+    """Trains a model when the last one is older than its interval."""
 
     curriculum: Curriculum
     jobs: Callable[[Seconds], JobTable]
@@ -88,7 +88,7 @@ class Retraining:
     def run(self) -> str:
         """Train if it is due; return a text with the result, empty if nothing is due.
 
-        One that fails is due again after the same span; one that was killed with the daemon, at once. Raises
+        One that fails is due again after the same span; one that was killed with the daemon, immediately. Raises
         ``MirageError``.
         """
         now, plan, last = self.clock.now(), self.curriculum, self._last()

@@ -1,6 +1,6 @@
 """What a user may name, and how large it may be: one table for the API, ``#MIRAGE`` lines and the configuration.
 
-Bounds hold where a value comes in. What is stored already is read whatever its size, but for a script whose
+Bounds are checked where a value enters. What is stored already is read whatever its size, but for a script whose
 directives or first line are beyond their bounds: where Mirage itself reads these, it rejects the submission.
 """
 
@@ -89,7 +89,7 @@ def _hidden(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """Both ends are allowed."""
+    """A number in the closed range from ``least`` to ``most``."""
 
     least: float
     most: float
@@ -103,7 +103,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text that people are shown."""
+    """A bounded text that is shown to users."""
 
     longest: int
     """Characters."""
@@ -156,7 +156,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The fields of a dataclass."""
+    """A dataclass with a bound for each of its fields."""
 
     fields: Mapping[str, Bound]
 

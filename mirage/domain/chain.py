@@ -199,7 +199,7 @@ class Chain:
 
 
 class ChainStatus(StrEnum):
-    """What a chain is up to."""
+    """State of a chain as its users see it."""
 
     ACTIVE = "active"
     PAUSED = "paused"

@@ -15,7 +15,7 @@ _TAG = re.compile(r"mirage:([A-Za-z0-9._-]+):([0-9]{1,9})")
 def owned_id(asked: str, owner: str) -> ChainId:
     """The ID of ``owner``'s chain ``asked``, such as ``train.4hq2zk7a``: it ends with a mark of the owner.
 
-    The IDs of two owners are never equal, so a new chain neither takes another's nor tells that there is one.
+    The IDs of two owners are never equal, so a new chain neither takes another's nor reveals that it exists.
     """
     mark = _mark(owner)
     return ChainId(asked if asked.endswith(mark) else f"{asked}{mark}")

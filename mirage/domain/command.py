@@ -66,7 +66,7 @@ class UpdateChain:
 
     @property
     def chain_id(self) -> ChainId:
-        """Which no update changes."""
+        """ID of the chain; an update never changes it."""
         return self.before.chain_id
 
 

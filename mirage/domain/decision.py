@@ -50,7 +50,7 @@ class RecentWaits:
 
     @classmethod
     def none(cls, partition: str = "") -> RecentWaits:
-        """No job seen yet."""
+        """Return empty columns: no job has started yet."""
         empty = np.empty(0, dtype=np.int64)
         return cls(empty, empty, empty, empty, partition)
 
@@ -95,7 +95,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Wants:
-    """Inputs that a predictor requires of an observation. Some of them cost an RPC."""
+    """Inputs that a predictor requires of an observation. Some of them need an RPC."""
 
     waits: int = 0
     """How many recent waits."""
@@ -134,7 +134,7 @@ class Observation:
     waits: RecentWaits
     """The last jobs of the successor's partition that started before now, as many as the predictor wants."""
     planned_start: PlannedStart = NO_PLAN
-    """Slurm's planned start of the successor, for predictors that require it, or why there is none."""
+    """Slurm's planned start of the successor, for predictors that require it, or why Slurm plans none."""
     window: Window | None = None
     """For predictors that want it; its last row is the snapshot's or a little older."""
     history: JobTable | None = None
@@ -202,14 +202,14 @@ def checked(prediction: Prediction) -> Prediction:
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """Submit the successor now."""
+    """The decision to submit the successor in this cycle, and why."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Do nothing this cycle."""
+    """The decision not to submit in this cycle, and why."""
 
     reason: str
     until: Seconds = NEVER

@@ -11,7 +11,7 @@ MirageError
 ├── NotPermitted           report it to the caller; a link of a chain is retried at the next cycle
 ├── QuotaExceeded          report it to the caller; nothing is stored
 ├── UnsupportedSlurm       stop at start-up; lists the versions that are known
-├── UnknownChain           tell whoever asked
+├── UnknownChain           report it to the caller
 ├── ChainOver              report it to the caller; the chain is to be submitted again
 ├── StoreUnavailable       retry at the next cycle; nothing is half-written
 ├── UnknownJob             the cluster does not know the job; re-derive from the next snapshot
@@ -103,7 +103,7 @@ class UnsupportedSlurm(MirageError):
 
 
 class UnknownChain(MirageError):
-    """There is no such chain."""
+    """No single chain matches what the caller named."""
 
 
 class ChainOver(MirageError):

@@ -68,7 +68,7 @@ class FailurePolicies:
     """Where a user cancelled it."""
 
     def of(self, kind: FailureKind) -> FailurePolicy:
-        """The policy for one kind."""
+        """Return the policy for one kind of failure; ``cancelled`` for all but exits and node failures."""
         return {FailureKind.EXIT: self.exit, FailureKind.NODE: self.node}.get(kind, self.cancelled)
 
 

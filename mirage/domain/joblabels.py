@@ -49,7 +49,7 @@ class JobLabels:
 
     @classmethod
     def none(cls) -> JobLabels:
-        """Nothing is known."""
+        """Return empty columns: the labels of no job are known."""
         texts = Names.absent(0), Names.absent(0)
         return cls(np.empty(0, dtype=np.int64), *texts, *unknown_gres(0), *unknown_sizes(0))
 

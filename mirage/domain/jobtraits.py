@@ -50,7 +50,7 @@ class JobTraits:
         return JobTraits(account, qos, gres, self.gres_per_node[rows])
 
     def followed_by(self, other: JobTraits) -> JobTraits:
-        """Both, one after the other."""
+        """Return the rows of this table, then those of ``other``."""
         pairs = ((self.account, other.account), (self.qos, other.qos), (self.gres, other.gres))
         account, qos, gres = (Names.encode([*first.decode(), *second.decode()]) for first, second in pairs)
         return JobTraits(account, qos, gres, np.concatenate([self.gres_per_node, other.gres_per_node]))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class EntryKind(StrEnum):
-    """What an entry is about."""
+    """The kind of a journal entry."""
 
     COMMAND = "command"
     """A user's command."""
@@ -35,7 +35,7 @@ class EntryKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of the journal."""
+    """One journal entry, such as a command, an event or a decision with its reason."""
 
     time: Seconds
     chain: ChainId | None

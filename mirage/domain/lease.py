@@ -20,7 +20,7 @@ class Lease:
 
     @property
     def vacant(self) -> bool:
-        """Whether no daemon has it."""
+        """Whether no daemon holds the lease."""
         return not self.holder
 
 

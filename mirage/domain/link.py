@@ -82,7 +82,7 @@ class Link:
 
     @property
     def running(self) -> bool:
-        """Whether it runs."""
+        """Whether the job runs; false while it is suspended."""
         return self.state is LinkState.RUNNING
 
     @property
@@ -92,7 +92,7 @@ class Link:
 
     @property
     def started(self) -> bool:
-        """Whether it has ever run."""
+        """Whether the job has ever started."""
         return self.start != ABSENT
 
     @property

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class NoticeKind(StrEnum):
-    """What a notice is about."""
+    """The event that a notification reports; the configuration lists these values under ``events``."""
 
     SUBMITTED = "link-submitted"
     GAP = "gap"

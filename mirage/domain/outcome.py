@@ -32,7 +32,7 @@ class Alternative:
 
     @classmethod
     def certain(cls, wait: Seconds) -> Alternative:
-        """That wait was seen."""
+        """Return the alternative of a wait that was observed, without uncertainty."""
         return cls(wait, wait, wait)
 
     def at_least(self, wait: Seconds) -> Alternative:
@@ -77,7 +77,7 @@ class Outcome:
 
     @property
     def interruption(self) -> Seconds:
-        """Seconds in which no link ran."""
+        """Seconds between the links in which none ran; 0 for an overlap."""
         return max(0, self.x)
 
     @property

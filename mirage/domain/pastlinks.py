@@ -51,5 +51,5 @@ class PastLinks:
         return cls(found, frozenset().union(*map(find_tags, unreadable)))
 
     def joined(self, other: PastLinks) -> PastLinks:
-        """Return the union of both."""
+        """Return the jobs and the unread tags of both."""
         return PastLinks((*self.jobs, *other.jobs), self.unread | other.unread)

@@ -1,4 +1,4 @@
-"""Slurm's planned start of a job that is not submitted, or why there is none."""
+"""Slurm's planned start of a job that is not submitted, or why Slurm has no plan."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class PlannedStart:
 
     @classmethod
     def known(cls, start: Seconds, asked_at: Seconds = ABSENT) -> PlannedStart:
-        """A plan that has a start."""
+        """Return a plan that starts at ``start``, as Slurm answered at ``asked_at``."""
         return cls(PlanStatus.KNOWN, start, asked_at)
 
     @property
     def is_known(self) -> bool:
-        """Whether there is a start."""
+        """Whether Slurm has planned a start."""
         return self.status is PlanStatus.KNOWN
 
 

@@ -69,7 +69,7 @@ class SpeedTable:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where one task runs."""
+    """The devices and CPUs on which one task starts."""
 
     task: int
     devices: Int32

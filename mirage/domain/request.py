@@ -1,4 +1,4 @@
-"""Inference requests as columns, and what their pieces cost on each kind of unit."""
+"""Inference requests as columns, and the cost of their segments on each kind of unit."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ Int32 = NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class CostTable:
-    """What each piece (L) of each model (M) costs on each kind of unit (K).
+    """What each segment (L) of each model (M) costs on each kind of unit (K).
 
-    A piece is a layer, a run of layers, or a whole network: what a unit begins and ends without a break. A model's
-    pieces run one after the other, in the order of their rows. NaN: this kind cannot run this piece.
+    A segment (``piece`` in names) is a layer, several layers, or a whole network: a unit runs it without a break.
+    A model's segments run one after the other, in the order of their rows. NaN: this kind cannot run this segment.
     """
 
     models: tuple[str, ...]
     """[M]"""
     first: Int32
-    """[M + 1] Where each model's pieces begin."""
+    """[M + 1] First segment of each model."""
     pieces: tuple[str, ...]
     """[L] Names, unique within a model."""
     kinds: tuple[str, ...]
@@ -37,7 +37,7 @@ class CostTable:
     """[L, K] Moved to and from the shared memory; 0 where nothing is shared."""
 
     def remaining(self) -> Float64:
-        """[L, K] Seconds from the beginning of a piece to the end of its model, all on one kind; NaN as above."""
+        """[L, K] Seconds from the start of a segment to the end of its model, all on one kind; NaN as above."""
         tail = np.empty_like(self.seconds)
         for begin, end in zip(self.first[:-1], self.first[1:], strict=True):
             tail[begin:end] = np.cumsum(self.seconds[begin:end][::-1], axis=0)[::-1]
@@ -55,7 +55,7 @@ class RequestTable:
     tenant: Int32
     """[R] Row of ``tenants``."""
     deadline: Float64
-    """[R] The time at which the answer is late; infinity where there is none."""
+    """[R] The time at which the answer is late; infinity where it has no deadline."""
     weight: Float64
     """[R] How much the request matters next to others; above 0, 1 is usual."""
     tenants: tuple[str, ...]

@@ -32,8 +32,8 @@ class ScriptReference:
 class StoredScript(BatchScript):
     """A script without its text, environment and arguments.
 
-    A type of its own, so that no document from outside can name another user's script by its digest, and no agent
-    or API takes one for a script that can be submitted.
+    A separate type, so that no document from outside can name another user's script by its digest, and no agent or
+    API takes one for a script that can be submitted.
     """
 
     reference: ScriptReference

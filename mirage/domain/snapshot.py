@@ -41,7 +41,7 @@ class JobColumns:
 
     @classmethod
     def none(cls) -> JobColumns:
-        """No jobs."""
+        """Return columns without rows."""
         return cls(*(np.empty(0, dtype=np.int64),) * len(cls.__dataclass_fields__))
 
     def take(self, rows: NDArray[Any]) -> JobColumns:

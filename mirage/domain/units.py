@@ -34,8 +34,8 @@ class UnitSystem:
 class SystemView:
     """What a policy sees at one time. Arrays are borrowed: read them, keep none, change none.
 
-    Ready (P) are the requests that wait for a unit with their next piece, in order of arrival; those whose piece
-    runs just now are not among them.
+    Ready (P) are the requests whose next segment waits for a unit, in order of arrival; those whose segment runs
+    at present are not among them.
     """
 
     now: float
@@ -46,7 +46,7 @@ class SystemView:
     model: Int32
     """[P]"""
     piece: Int32
-    """[P] Row of the cost table: the next piece."""
+    """[P] Row of the cost table: the next segment."""
     tenant: Int32
     """[P]"""
     arrival: Float64
@@ -56,13 +56,13 @@ class SystemView:
     weight: Float64
     """[P]"""
     ready_since: Float64
-    """[P] When the piece before it ended, or the request came."""
+    """[P] When the segment before it ended, or the request arrived."""
     served: Float64
     """[P] Seconds on units so far."""
     running: Int64
     """[U] Number of the request on each unit; -1 where it is free."""
     running_piece: Int64
-    """[U] Row of the cost table: what runs; -1 where it is free. The pieces behind it are still to come."""
+    """[U] Row of the cost table: what runs; -1 where it is free. The segments after it are still to come."""
     running_deadline: Float64
     """[U] Of the request on each unit; infinity where it is free."""
     running_weight: Float64
@@ -72,14 +72,14 @@ class SystemView:
     drawn: Float64
     """[U] Bytes a second that what runs on it wants."""
     tenant_ended: Int64
-    """[T] Requests of each tenant that were answered or given up so far."""
+    """[T] Requests of each tenant that were answered or abandoned so far."""
     tenant_kept: Int64
     """[T] Of these, answered before their deadline."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dispatch:
-    """Which ready requests begin their next piece now, and where. A unit and a request appear at most once."""
+    """Which ready requests begin their next segment now, and where. A unit and a request appear at most once."""
 
     ready: Int32
     """[N] Rows of the view's ready requests."""

@@ -22,7 +22,7 @@ def parse_aim(text: str) -> Aim:
 
 
 def spell_aim(aim: Aim) -> str:
-    """The inverse of ``parse_aim``."""
+    """Format an objective so that ``parse_aim`` reads it back."""
     match aim.kind:
         case AimKind.CHEAPEST:
             return str(aim.kind)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DecisionRule:
-    """How a wait forecast is read."""
+    """Quantile and margin by which a wait forecast becomes a decision."""
 
     level: float = 0.5
     """Which quantile of the start counts; see ``Weights.critical_level``."""

@@ -59,7 +59,7 @@ class LinkMissed:
 
 @dataclass(frozen=True, slots=True)
 class LinkQueued:
-    """The job was seen pending."""
+    """A poll has seen the submitted job pending."""
 
     index: int
 
@@ -111,7 +111,7 @@ class LinkSuspended:
 
 @dataclass(frozen=True, slots=True)
 class LinkResumed:
-    """The suspended link runs on."""
+    """A suspended link runs again."""
 
     index: int
     at: Seconds

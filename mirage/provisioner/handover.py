@@ -26,8 +26,8 @@ _FIRST_RUN: Seconds = 3_600
 def awaited(record: ChainRecord, link: Link) -> tuple[Dependency, ...]:
     """The jobs that must be over, by Slurm's own account, before a link of one writer may start.
 
-    The last one is among them although it has ended: its nodes may still be cleaned up, and whoever can requeue it
-    may do so. Slurm takes a job that it does not know any more for one that is over.
+    The last one is among them although it has ended: its nodes may still be cleaned up, and it may still be
+    requeued by any user with that right. Slurm takes a job that it does not know any more for one that is over.
 
     Where a predecessor's exit with 0 can only mean that the work is done, the link never starts after it, however
     late Mirage sees that end.
@@ -49,7 +49,7 @@ def end_of(chain: Chain, job_id: JobId, *, over: bool) -> Dependency:
 def stuck(record: ChainRecord, job: Job | None, *, blocked: bool) -> Link | None:
     """The waiting link that Slurm will never start although the chain continues.
 
-    A predecessor that was given up after a requeue may have run again meanwhile, and ended with 0. ``blocked``:
+    A predecessor that was abandoned after a requeue may have run again meanwhile, and ended with 0. ``blocked``:
     the link is held, and Slurm does not let it be released.
     """
     link = record.waiting

@@ -42,7 +42,7 @@ def as_seen(record: ChainRecord, snapshot: Snapshot) -> ChainRecord:
             shown.add(link.tag)
         if job is None or job.job_id != link.job_id or job.submit in (ABSENT, link.job_submit):
             continue
-        if job.runs_untold:  # a later snapshot tells them, because the job's time is not the one stored
+        if job.runs_untold:  # a later snapshot shows them, because the job's time is not the one stored
             continue
         # Slurm may have taken a job long after it was sent.
         submit = max(link.submit, job.submit) if link.job_submit == ABSENT else link.submit

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Ceilings; 0: no ceiling."""
+    """Maximum numbers of links and submissions; 0: no maximum."""
 
     live_links: int = 0
     """Maximum number of pending and running links of all chains."""

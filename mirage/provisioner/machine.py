@@ -55,7 +55,7 @@ _RAN = (JobState.COMPLETED, JobState.FAILED, JobState.TIMEOUT, JobState.OUT_OF_M
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """Nothing to decide, and why."""
+    """The result when there is nothing to decide, with the reason."""
 
     reason: str
     because: str = ""

@@ -78,9 +78,9 @@ def expected_start(
 ) -> Seconds:
     """When the pending ``link`` may start: as Slurm plans it or, if Mirage knows better, when Mirage releases it.
 
-    Slurm's plan for a pinned link is the limit of its predecessor, which may end or make way before that; one that
-    is released, or waits for the end of its predecessor, starts then where enough nodes are ``idle``. Nothing is
-    known of one that more than the queue keeps.
+    Slurm's plan for a pinned link is the limit of its predecessor, which may end or exit for its successor before
+    that; one that is released, or waits for the end of its predecessor, starts then where enough nodes are
+    ``idle``. Nothing is known of one that more than the queue keeps.
     """
     kept = kept_by(record, link, job)
     if predecessor is not None and predecessor.state is JobState.SUSPENDED and kept is not Kept.NOTHING:

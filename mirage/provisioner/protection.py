@@ -26,7 +26,7 @@ LONGEST_WAIT = 1_800
 
 @dataclass(frozen=True, slots=True)
 class Protection:
-    """Protected mode is on."""
+    """State of the protected mode while it is on."""
 
     since: Seconds
     """Slurm has accepted nothing since the first of the counted rejections."""

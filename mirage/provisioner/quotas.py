@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from mirage.provisioner.tally import Tally
 
 KEPT_FOR_ONE = 10
-"""Chains of one owner that are kept, in every state, are at most so many times those that may be active."""
+"""The chains of one owner that are kept, in every state, are at most this multiple of the active maximum."""
 _MB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Quotas:
-    """0: no such limit."""
+    """Maximum numbers of chains, and MiB of their scripts; 0: no maximum."""
 
     chains_per_user: int = 100
     chains: int = 2_000

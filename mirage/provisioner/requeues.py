@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def ended_run(link: Link, job: Job, now: Seconds) -> PastRun | None:
     """Return the ended run of ``link`` whose job waits, runs or has ended again; ``None``: no such run.
 
-    ``submit`` is when the job was put into the queue again. Accounting tells the runs, also those that no snapshot
+    ``submit`` is when the job was put into the queue again. Accounting shows the runs, also those that no snapshot
     has shown. Slurm submits a requeued job again once its nodes are cleaned up, which may be much later than the
     run's end; that counts where accounting does not know the run yet. Where neither is known, it ended before
     ``now``.
@@ -54,7 +54,7 @@ def end_name(link: Link) -> str:
 def requeued(record: ChainRecord, event: LinkRequeued, now: Seconds) -> ChainRecord:
     """The record after a run that ended in a requeue.
 
-    The job is the next link where none is there. Where one waits or runs already, or none is wanted, the job is
+    The job is the next link where none is there. Where one waits or runs already, or none is due, the job is
     retired: it would be a second writer. Its run counts once it is gone.
     """
     link = record.links[event.index - 1]

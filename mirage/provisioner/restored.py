@@ -94,7 +94,7 @@ class PastJobs:
     def _hides(self, record: ChainRecord) -> bool:
         """Whether accounting shows less than there is, such as with ``PrivateData`` to one who is no Operator.
 
-        By time ``sacct`` shows no job that was never eligible, so a pending link proves nothing.
+        By time ``sacct`` shows no job that was never eligible, so a pending link shows nothing.
         """
         running = [link for link in record.live if link.running]
         if running:
@@ -230,7 +230,7 @@ def _went_on(record: ChainRecord, event: Event, jobs: Mapping[int, Job]) -> bool
 
     One that was submitted before the event and has not run was waiting for it. It shows nothing where an exit with
     0 is certain to be the end. Otherwise the exit may have followed a warning that the record does not know, and
-    one that waits still may be wanted. One that was cancelled is not: the end of a chain cancels what waits.
+    one that waits may still be required. One that was cancelled is not: the end of a chain cancels what waits.
     """
     index, end = getattr(event, "index", 0), getattr(event, "end", ABSENT)
     after = [job for later, job in jobs.items() if later > index]

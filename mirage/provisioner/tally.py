@@ -51,7 +51,7 @@ class Share:
 
 @dataclass(slots=True)
 class Totals:
-    """Of one owner, or of all."""
+    """Counts of the chains of one owner, or of all."""
 
     chains: int = 0
     not_over: int = 0

@@ -1,7 +1,7 @@
 """Other settings for a chain that lives. Pure.
 
 Only what concerns links to come is changed. What a link on the cluster was submitted with stays, its script and
-limit. One that waits and is not wanted any more, or is held in another way than links are from now on, is
+limit. One that waits and is no longer required, or is held in another way than links are from now on, is
 withdrawn: its job is cancelled, and where a link is to follow it is submitted again once that one is gone.
 """
 

@@ -97,7 +97,7 @@ class ReleaseCluster:
         self._operator.cancel(job_id, owner)
 
     def update(self, job_id: JobId, owner: str, change: JobChange) -> None:
-        """Change a released link."""
+        """Change a released link on behalf of its owner."""
         self._check(job_id, owner)
         self._operator.update(job_id, owner, change)
 

@@ -30,7 +30,7 @@ _MAY_SET_COMMENTS = ("lua", "cray", "cray_aries")
 def look_at_settings(settings: Row, client: str, interval: Seconds, steering: Steering) -> Iterator[Finding]:
     """The findings about ``scontrol show config``.
 
-    ``client``: what ``scontrol --version`` prints; ``interval``: seconds between two looks of the daemon;
+    ``client``: what ``scontrol --version`` prints; ``interval``: seconds between two polls of the daemon;
     ``steering``: how new chains are steered.
     """
     yield _versions(settings["SLURM_VERSION"], client)

@@ -128,7 +128,7 @@ class _Slurm:
 
     @property
     def user(self) -> str:
-        """The daemon's user in Slurm."""
+        """The user as whom the daemon acts in Slurm: that of the REST token, else that of its account."""
         rest = self.config.cluster.rest.user if self.config.cluster.backend == "rest" else ""
         return rest or self.account.name
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Level(StrEnum):
-    """Severity of a finding."""
+    """Severity of a finding, from good to bad."""
 
     OK = "ok"
     WARN = "warn"
@@ -18,7 +18,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one check."""
+    """Result of one check, with its severity and the fix."""
 
     level: Level
     check: str

@@ -149,7 +149,7 @@ def look_at_daemon(config: Config) -> Finding:
 
 
 def other_daemon(config: Config) -> str:
-    """The socket at which another daemon answers that commands would ask; empty: there is none.
+    """The socket of another daemon, to which commands would connect; empty: no such daemon.
 
     The environment names it, or it is the machine's.
     """
@@ -183,7 +183,7 @@ def _late_after(beat: Beat, config: Config) -> float:
 
 
 def look_at_socket(config: Config) -> Finding:
-    """Whether the API answers."""
+    """Whether the API answers at its socket, and whether another daemon is in its place."""
     path = str(daemon_socket(Path(config.api.socket)))
     if not config.api.enabled:
         return warn("interface", "api.enabled = false", "mirage submit cannot reach the daemon", "set api.enabled")

@@ -34,11 +34,11 @@ def read_table(text: str) -> list[Row]:
 
 
 def number(text: str, default: int) -> int:
-    """The whole number at the beginning of a setting such as ``300 sec``; ``default`` where there is none."""
+    """The whole number at the beginning of a setting such as ``300 sec``; ``default`` where it has none."""
     match = _NUMBER.match(text)
     return int(match[1]) if match else default
 
 
 def parameters(text: str) -> Row:
-    """``bf_window=4320,bf_continue``: names with their values, empty where there is none."""
+    """``bf_window=4320,bf_continue``: names with their values; an empty value where it is left out."""
     return {name: value for name, _, value in (part.partition("=") for part in text.split(",") if part)}

@@ -42,7 +42,7 @@ class Faults:
 
     @property
     def line(self) -> str:
-        """All sentences on one line."""
+        """All sentences joined to one line of bounded length."""
         return wording.one_line(self.text)
 
     def of_submission(self, what: str) -> MirageError:
