@@ -151,7 +151,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().data_received(data)
         self._idle = 0 if self._moved else self._idle + len(data)
         if self._idle > self.longest_headers and not self.transport.is_closing():
-            self.send_400_response("What came is no request, or one with too much around it.")
+            self.send_400_response("The data is not an HTTP request, or a request with too much data around it.")
         if self._leaving is None:
             self._await_leaving()
 

@@ -90,7 +90,7 @@ class CliActuator:
                 launch=_launch(request),
             )
         except UnicodeEncodeError as fault:
-            problem = f"{fault.object[fault.start : fault.end]!r} stands for no character and no byte"
+            problem = f"{fault.object[fault.start : fault.end]!r} cannot be encoded as UTF-8"
             raise SubmissionRejected("InvalidText", f"{request.name}: {problem}") from None
         except ArgumentsRefused as refusal:
             raise SubmissionRejected("InvalidText", str(refusal)) from None

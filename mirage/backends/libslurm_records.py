@@ -123,7 +123,7 @@ def changes(description: Record) -> dict[str, Any]:
         found["begin_time"] = description["begin_time"]["number"]
     if "required_nodes" in description:
         if not description["required_nodes"]:
-            raise UnsupportedSlurm("pyslurm cannot free a job of the nodes that it must have; the cli backend can")
+            raise UnsupportedSlurm("pyslurm cannot clear a job's required nodes; the cli backend can")
         found["required_nodes"] = description["required_nodes"]
     if "dependency" in description:
         found["dependencies"] = description["dependency"]

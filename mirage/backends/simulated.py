@@ -119,7 +119,7 @@ class SimulatedCluster:
         if change.dependencies is not None:
             raise SubmissionRejected("InvalidDependency", f"simulated job {job_id} keeps its dependencies")
         if self.simulation.job(job_id).state is not JobState.PENDING:
-            raise UnknownJob(f"job {job_id} does not pend any more")
+            raise UnknownJob(f"job {job_id} is no longer pending")
         if change.held is not None:
             (self.simulation.hold if change.held else self.simulation.release)(job_id)
         if change.nice is not None:
@@ -133,7 +133,7 @@ class SimulatedCluster:
         """Nothing comes of it: what a simulated job does is in its script. Raises ``UnknownJob``."""
         del owner, signal, reach
         if self.simulation.job(job_id).state is not JobState.RUNNING:
-            raise UnknownJob(f"job {job_id} does not run any more")
+            raise UnknownJob(f"job {job_id} is no longer running")
 
     def estimate_start(self, request: JobRequest) -> Seconds:
         """The start in the backfill plan of this time."""

@@ -10,7 +10,7 @@ HANDOVER_FOLDER = ".mirage"
 
 
 class Presence(StrEnum):
-    """Result of the last check for a file; ``UNKNOWN`` where the check has no answer."""
+    """Result of the last check for a file; ``unknown`` where the check has no answer."""
 
     PRESENT = "present"
     ABSENT = "absent"

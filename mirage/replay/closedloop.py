@@ -163,7 +163,7 @@ def _history(episodes: list[Episode], nodes: int) -> QueueHistory:
 
 def _rejection_note(trace: JobTable, cluster: ClusterConfig, rejected: int) -> Iterator[str]:
     if rejected:
-        yield f"cluster {cluster.name} rejects {rejected:,} of {len(trace):,} jobs: the load is that much lighter"
+        yield f"cluster {cluster.name} rejects {rejected:,} of {len(trace):,} jobs: the simulated load is lower"
 
 
 def _arrivals_note(trace: JobTable, plan: ReplayPlan, played: list[Played]) -> tuple[str, ...]:

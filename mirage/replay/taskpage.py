@@ -92,7 +92,7 @@ def _headlines(table: tuple[Line, ...]) -> tuple[str, ...]:
 def _shortest_makespan(table: tuple[Line, ...]) -> tuple[str, ...]:
     column = next(i for i, column in enumerate(COLUMNS) if column.figure == "makespan")
     names = [line.pair.name for line in table if line.cells[column].best]
-    return (f"All is done first under {', '.join(names)}.",) if names else ()
+    return (f"Shortest makespan: {', '.join(names)}.",) if names else ()
 
 
 def _lanes(compared: Compared, table: tuple[Line, ...], palette: Palette) -> tuple[Picture, ...]:
@@ -156,13 +156,13 @@ def _settings(compared: Compared) -> tuple[tuple[str, str], ...]:
     return (
         ("Trace", f"{replay.source.trace} ({replay.source.format})"),
         ("Pool", replay.source.pool),
-        ("Devices, for an hour", ", ".join(kinds)),
+        ("Devices, price per hour", ", ".join(kinds)),
         ("Speeds", replay.source.speeds or "the same wherever a task runs"),
         ("Preemption", "of tasks with a checkpoint" if rules.preempt else "none"),
-        ("Moving what runs", "to make room for others" if rules.preempt and rules.move else "none"),
-        ("Passing a task that does not fit", "not allowed" if rules.strict else "allowed"),
+        ("Moving running tasks", "to make room for others" if rules.preempt and rules.move else "none"),
+        ("Skipping a task that does not fit", "not allowed" if rules.strict else "allowed"),
         (
-            "Decided",
+            "Decisions",
             "at arrivals and ends" + (f", and every {rules.quantum:g} s" if np.isfinite(rules.quantum) else ""),
         ),
         ("Seeds", ", ".join(map(str, replay.seeds)) if replay.source.drawn else "none: a recorded trace"),

@@ -146,7 +146,7 @@ def test_a_model_that_did_worse_in_shadow_is_promoted_by_force_only(
     in_use = [version for version in Shelf(Path(models)).versions() if version.current]
     assert (result.exit_code, bool(in_use)) == ((0, True) if promoted else (4, False))
     if not promoted:
-        assert "it would have cost 0.40 h more a handover" in result.output
+        assert "it would have cost 0.40 h more per handover" in result.output
         forced = CliRunner().invoke(app, ["models", "promote", str(made), "--models", models, "--force"])
         assert forced.exit_code == 0
 

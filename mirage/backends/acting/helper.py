@@ -33,9 +33,9 @@ def serve(read: BinaryIO, write: TextIO, actuator: LinksOnly) -> None:
 
 def _obey(text: bytes, actuator: LinksOnly) -> Answer:
     if len(text) > _LONGEST:
-        return Answer(Verdict.NOT_PERMITTED, text=f"the order is longer than {_LONGEST} bytes")
+        return Answer(Verdict.NOT_PERMITTED, text=f"the request is longer than {_LONGEST} bytes")
     try:
         order = Order.from_text(text)
     except BadOrder as error:
-        return Answer(Verdict.NOT_PERMITTED, text=f"the order cannot be read: {error}")
+        return Answer(Verdict.NOT_PERMITTED, text=f"the request cannot be read: {error}")
     return execute(order, actuator)

@@ -65,7 +65,7 @@ class LinksOnly:
         if not LINK_TAG.fullmatch(request.tag):
             raise NotPermitted(f"{request.tag!r} is not the tag of a link (mirage:CHAIN:NUMBER)")
         if request.batch is None:
-            raise NotPermitted(f"{request.tag}: there is no script to submit")
+            raise NotPermitted(f"{request.tag}: the request has no script")
         for option in request.batch.options:
             _check_option(option)
         return self._actuator.submit(request)

@@ -79,7 +79,7 @@ class SudoActuator(ByOrder):
         try:
             return Answer.from_text(answer, order.files)
         except BadOrder:
-            raise ClusterUnavailable(f"the helper was to {order.sentence}: {trouble}") from None
+            raise ClusterUnavailable(f"the helper was asked to {order.sentence}: {trouble}") from None
 
     def _check_left(self, owner: str) -> None:
         """Raise ``NotPermitted`` while the owner prevents timed-out helpers from ending."""
@@ -115,10 +115,10 @@ class SudoActuator(ByOrder):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_GRACE_S)
         except TimeoutError:
-            text = f"the helper was to {describe(order.act)} and has not answered for {helper.answer:g} s"
+            text = f"the helper was asked to {describe(order.act)} and has not answered for {helper.answer:g} s"
             raise ClusterUnavailable(text) from None
         except TooMuch:
-            text = f"the helper was to {describe(order.act)} and printed more than {LONGEST_ANSWER:,} bytes"
+            text = f"the helper was asked to {describe(order.act)} and printed more than {LONGEST_ANSWER:,} bytes"
             raise ClusterUnavailable(text) from None
         finally:
             if not _abandon(process):
@@ -133,7 +133,7 @@ def check_person(owner: str) -> None:
     except KeyError:
         raise NotPermitted(f"{owner!r} is not a user of this machine") from None
     if person.pw_uid == 0:
-        raise NotPermitted("nothing is done in root's name")
+        raise NotPermitted("Mirage does not act as root")
 
 
 def _abandon(process: subprocess.Popen[bytes]) -> bool:

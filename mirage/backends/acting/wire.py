@@ -106,7 +106,7 @@ def _read_scalar(kind: type, data: object, where: str) -> object:
     if isinstance(data, str) and "\0" in data:
         raise BadOrder(f"{where}: holds a NUL, which no command and no environment can")
     if isinstance(data, str) and _HALVES.search(data):
-        raise BadOrder(f"{where}: holds half a character, which stands for no bytes")
+        raise BadOrder(f"{where}: holds an unpaired surrogate, which cannot be encoded")
     if isinstance(data, int) and abs(data) > LARGEST_NUMBER:
         raise BadOrder(f"{where}: {str(data)[:20]}... is out of range")
     return data
