@@ -87,7 +87,7 @@ class BoundedProtocol(HttpToolsProtocol):
     made = 0.0
     """When the connection was made, by the event loop's clock."""
     origin = ""
-    """What counts as one client; found out once, since each new connection looks at all others."""
+    """Network that counts as one client; determined once, since each new connection checks all others."""
     in_headers = True
     """Whether a request's headers are not complete, or no request has begun."""
     _fault = ""
@@ -208,7 +208,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._cycles = [cycle for cycle in self._cycles if not cycle.response_complete] + [self.cycle]
 
     def end_headers(self) -> None:
-        """What comes now is a body. Raises ``ValueError``, which the parser passes on."""
+        """Begin the body. Raises ``ValueError``, which the parser passes on."""
         self._moved, self.in_headers = True, False
         if self.parser.should_upgrade() and any(
             name in _OF_A_BODY and size != b"0" for name, size in self.headers

@@ -138,7 +138,7 @@ class LinkAccounting(Protocol):
 
 
 class Standings(Protocol):
-    """What the controller grants people."""
+    """Grants of the controller to users: fair share, limits and reservations."""
 
     def standing(self, request: JobRequest) -> Standing:
         """That of ``request.user`` for such a job; may be as old as an hour."""
@@ -175,7 +175,7 @@ class Predictor(Protocol):
 
     @property
     def wants(self) -> Wants:
-        """What an observation must bring."""
+        """Inputs that an observation must have."""
 
     def predict(self, observation: Observation) -> Prediction:
         """When would the successor start if submitted now, or how good is each action.
@@ -185,13 +185,13 @@ class Predictor(Protocol):
 
 
 class Commands(Protocol):
-    """What people ask of their chains."""
+    """Commands of users about their chains."""
 
     def take(self) -> tuple[Asked, ...]:
-        """What a cycle applies before it decides, in this order; each is to be answered."""
+        """Commands that a cycle applies before it decides, in this order; each must be answered."""
 
     def take_more(self) -> tuple[Asked, ...]:
-        """What it applies after that: one user's many commands delay no decision about another's chains."""
+        """Commands that it applies after that: many commands of one user delay no decision about other chains."""
 
 
 class ChainStore(Protocol):
@@ -243,11 +243,11 @@ class Files(Protocol):
         """
 
     def state(self, file: WatchedFile) -> FileState:
-        """What the last check found. What cannot be checked is unknown, never absent."""
+        """Result of the last check. A file that cannot be checked is unknown, never absent."""
 
 
 class Ordering(Protocol):
-    """Who comes first inside an allocation."""
+    """Ordering policy: which tasks start first inside an allocation."""
 
     @property
     def name(self) -> str:
@@ -267,7 +267,7 @@ class Ordering(Protocol):
 
 
 class Placer(Protocol):
-    """Who runs where inside an allocation."""
+    """Placement policy: which devices a task runs on inside an allocation."""
 
     @property
     def name(self) -> str:

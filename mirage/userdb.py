@@ -35,7 +35,7 @@ class Unanswered(OSError):
 
 
 class Known(Generic[K, V]):
-    """What a lookup found, for threads that may not wait. Every thread may use it.
+    """Results of a lookup, for threads that may not wait. Every thread may use it.
 
     The last answer is returned immediately, and looked up again in the background once it is a minute old. While
     the database hangs, the last answer counts.

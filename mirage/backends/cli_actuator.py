@@ -44,7 +44,7 @@ class CliActuator:
             raise ClusterUnavailable(f"sbatch: {fault}; it is unknown whether the job was submitted") from fault
 
     def estimate_start(self, request: JobRequest) -> Seconds:
-        """What ``sbatch --test-only`` says. See the port."""
+        """Start time by ``sbatch --test-only``. See the port."""
         self._only_own(request.user, "ask for a start")
         answer = self._sbatch(request, "--test-only", SLURM_TIME_FORMAT="%s")
         return sbatch.read_planned_start(answer.err)
@@ -147,5 +147,5 @@ def _settings(change: JobChange) -> list[str]:
 
 
 def _complaints(text: str) -> str:
-    """What ``scancel --verbose`` complains of, without what it says it does."""
+    """Errors in the output of ``scancel --verbose``, without its reports of actions."""
     return "\n".join(line for line in text.splitlines() if "error:" in line or "fatal:" in line)

@@ -255,7 +255,7 @@ class LinkMemory:
 
 @dataclass(frozen=True, slots=True)
 class _Unread:
-    """What the rows that could not be read show of the links that they may be."""
+    """The part of the unreadable rows that shows the links they may be."""
 
     ids: Collection[str]
     tags: Collection[str]

@@ -27,7 +27,7 @@ class CliLinkAccounting:
     commands: Commands
 
     def keeps_comments(self) -> bool:
-        """What ``AccountingStoreFlags`` says. Raises ``ClusterUnavailable``."""
+        """Whether ``AccountingStoreFlags`` has ``job_comment``. Raises ``ClusterUnavailable``."""
         answer = self.commands.run(["scontrol", "show", "config"])
         _check("scontrol show config", answer)
         return "job_comment" in read_settings(answer.out).get("accountingstoreflags", "").lower()

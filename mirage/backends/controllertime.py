@@ -1,4 +1,4 @@
-"""What time it is by the clock of slurmctld."""
+"""The time by the clock of slurmctld."""
 
 from __future__ import annotations
 

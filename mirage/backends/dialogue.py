@@ -19,7 +19,7 @@ class TooMuch(Exception):
 
 
 def converse(process: subprocess.Popen[bytes], said: bytes, timeout: float, most: int) -> tuple[bytes, bytes]:
-    """What it printed on stdout and stderr until it closed both, ``said`` on its stdin; ``timeout`` in seconds.
+    """Return stdout and stderr up to their end, after ``said`` on stdin; ``timeout`` in seconds.
 
     Raises ``TimeoutError``, and ``TooMuch`` after ``most`` bytes on either of them; it may run on then.
     """

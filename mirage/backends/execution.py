@@ -34,7 +34,7 @@ _NOT_TAKEN = frozenset((errno.E2BIG, errno.ENAMETOOLONG, errno.EINVAL))
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a command printed before it ended."""
+    """Output of a command that has ended."""
 
     status: int
     out: str
@@ -48,7 +48,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class LaunchSettings:
-    """What a command has of a user's shell, next to environment and standard input."""
+    """The parts of a user's shell that a command inherits besides environment and standard input."""
 
     directory: str = "/"
     """Where it works; ``/`` where this cannot be entered."""

@@ -117,7 +117,7 @@ class JobQuery:
     _seldom: Seldom = field(default_factory=Seldom)
 
     def about(self, ids: Collection[JobId], ask: Ask) -> Fates:
-        """What accounting knows of these jobs; without ids, of all recent ones."""
+        """Rows of accounting for these jobs; without ids, for all recent ones."""
         fates = ask(ids)
         if fates.rejected and len(ids) > 1:
             return self._in_parts(frozenset(ids), ask)

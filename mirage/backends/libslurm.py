@@ -83,7 +83,7 @@ class Libslurm:
         return cls(module, _version(str(module.__version__)))
 
     def ask(self, question: Callable[[], Any], what: str) -> Any:
-        """What libslurm answers. Raises ``ClusterUnavailable`` where it does not."""
+        """The answer of libslurm. Raises ``ClusterUnavailable`` where it does not answer."""
         try:
             return question()
         except self.module.RPCError as error:
@@ -148,7 +148,7 @@ class LibslurmCluster:
         return found
 
     def _fates(self, ids: Collection[JobId]) -> Fates:
-        """What accounting reports of these jobs, or of all recent ones."""
+        """Rows of accounting for these jobs, or for all recent ones."""
         now = self._clock.now()  # without an end, the window would end at this machine's own now
         wish = {"ids": list(ids), "start_time": 1} if ids else {"start_time": now - _LOOK_BACK}
         db = self._slurm.db
@@ -215,7 +215,7 @@ class LibslurmActuator:
         self._libslurm.act(lambda: self._kill(job_id, number, _REACHES[reach]), f"signal job {job_id}")
 
     def identify(self, job_id: JobId, owner: str) -> Identity:
-        """Whose a job is, which comment it carries and when it was submitted."""
+        """Owner, comment and submission time of a job."""
         self._only_own(owner, f"look at job {job_id}")
         record = job_record(self._libslurm.act(lambda: self._slurm.Job.load(job_id), f"look at job {job_id}"))
         return Identity(owner_of(record, str), text(record, "comment"), instant(record, "submit_time"))

@@ -94,7 +94,7 @@ def node_record(node: Any) -> Record:
 
 
 def arguments(description: Record, version: tuple[int, int]) -> dict[str, Any]:
-    """What ``JobSubmitDescription`` takes, without the script.
+    """Arguments of ``JobSubmitDescription``, without the script.
 
     Raises ``SubmissionRejected`` naming a field for which this version has no argument.
     """
@@ -113,7 +113,7 @@ def arguments(description: Record, version: tuple[int, int]) -> dict[str, Any]:
 
 
 def changes(description: Record) -> dict[str, Any]:
-    """What ``JobSubmitDescription`` takes to change a job. Raises ``UnsupportedSlurm`` for what it cannot say."""
+    """Arguments of ``JobSubmitDescription`` for a change. Raises ``UnsupportedSlurm`` where it lacks one."""
     found: dict[str, Any] = {}
     if "hold" in description:
         found["priority"] = 0 if description["hold"] else _RELEASED

@@ -67,7 +67,7 @@ class PacedCluster:
         return self._present().jobs(span)
 
     def standing(self, request: JobRequest) -> Standing:
-        """What the simulated controller grants the request's user."""
+        """Fair share, limits and reservations that the simulated controller grants the request's user."""
         return self._present().standing(request)
 
     def default_partition(self) -> str:

@@ -27,7 +27,7 @@ class NothingRecorded(MirageError):
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """What would have been done to the cluster."""
+    """An action that would have been applied to the cluster."""
 
     time: Seconds
     act: str
@@ -35,7 +35,7 @@ class Noted:
     job_id: JobId
     """Below 0 for jobs that were only noted."""
     request: JobRequest | None = None
-    """What would have been submitted."""
+    """The request that would have been submitted."""
     change: JobChange | None = None
     signal: str = ""
 
@@ -59,7 +59,7 @@ class RecordedCluster:
 
     @property
     def noted(self) -> tuple[Noted, ...]:
-        """What would have been done so far, in order."""
+        """The noted actions so far, in order."""
         return tuple(self._noted)
 
     def advance(self) -> bool:

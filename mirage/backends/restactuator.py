@@ -172,7 +172,7 @@ class RestActuator:
             raise _fault(rest, f"signal job {job_id}", errors)
 
     def identify(self, job_id: JobId, owner: str) -> Identity:
-        """Whose a job is, which comment it carries, when it was submitted and how it stands, asked as ``owner``.
+        """Owner, comment, submission time and state of a job, queried as ``owner``.
 
         Raises ``UnknownJob``, ``NotPermitted`` and ``ClusterUnavailable``.
         """

@@ -44,7 +44,7 @@ class Credentials:
     token_file: str = ""
 
     def headers(self) -> dict[str, str]:
-        """What proves it. The file holds a JWT, or what ``scontrol token`` prints.
+        """Headers that authenticate the user. The file holds a JWT, or what ``scontrol token`` prints.
 
         Raises ``NotPermitted`` naming a file that cannot be read or holds no token.
         """

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a job does once it runs: the part that a request does not say."""
+    """Behaviour of a job once it runs, which the request does not contain."""
 
     runtime: Seconds
     outcome: JobState = JobState.COMPLETED
@@ -173,7 +173,7 @@ class SimulatedCluster:
         return self.simulation.known_jobs(self.simulation.now - span)
 
     def standing(self, request: JobRequest) -> Standing:
-        """What the simulated controller grants the request's user."""
+        """Fair share, limits and reservations that the simulated controller grants the request's user."""
         return self.simulation.standing(request)
 
     def default_partition(self) -> str:

@@ -22,7 +22,7 @@ _USUAL_QOS = "normal"
 
 @dataclass(frozen=True, slots=True)
 class RunningJob:
-    """Whose limits a job counts against."""
+    """User, account and QOS against whose limits a job counts."""
 
     user: str
     account: str

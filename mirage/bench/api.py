@@ -44,7 +44,7 @@ _PATIENCE = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """What the loop's cycles took on average, in seconds."""
+    """Mean durations of the loop's cycles, in seconds."""
 
     wall: float
     unhindered: float
@@ -118,7 +118,7 @@ def _ask(other: Connection, words: str) -> Any:
 
 
 def _heard(other: Connection) -> Any:
-    """What the other process says. Raises ``MirageError`` where it has died."""
+    """Receive a message of the other process. Raises ``MirageError`` where it has died."""
     try:
         if other.poll(_PATIENCE):
             return other.recv()

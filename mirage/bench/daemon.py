@@ -38,7 +38,7 @@ _FIRST_LINK_ID = 5_000_000
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What the cycles of one process cost."""
+    """Cost of the cycles of one process."""
 
     cycles: tuple[float, ...]
     """Real seconds of each, the commands' own time included."""

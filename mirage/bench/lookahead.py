@@ -35,7 +35,7 @@ QUEUES = (50, 500)
 
 FUTURES = 200
 LEFT = 10 * HOUR
-"""What the predecessor has left: so little that with a queue all submit times must be weighed."""
+"""Remaining time of the predecessor: so little that with a queue all submit times must be weighed."""
 
 NODES = 4
 

@@ -26,7 +26,7 @@ FLAGS = ("-O3", "-std=c++17")
 
 @dataclass(frozen=True, slots=True)
 class PeerResult:
-    """What the C++ program measured; times in seconds."""
+    """Measurements of the C++ program; times in seconds."""
 
     jobs: int
     """Jobs that ran; those wider than the pool are skipped."""
@@ -79,7 +79,7 @@ def run_peer(
 
 
 def _answer(command: list[str]) -> str:
-    """What ``command`` prints; raises ``MirageError`` with its complaint where it fails."""
+    """The output of ``command``; raises ``MirageError`` with its error output where it fails."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - fixed programs
     if done.returncode:
         raise MirageError(f"{' '.join(command)} failed ({done.returncode}): {done.stderr.strip()}")

@@ -1,4 +1,4 @@
-"""What a gateway adds to a request: two workers on a small network, asked at random times."""
+"""Overhead of a gateway per request: two workers on a small network, requests at random times."""
 
 from __future__ import annotations
 

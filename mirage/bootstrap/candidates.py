@@ -1,4 +1,4 @@
-"""What the predictor ``auto`` chooses among here: look-ahead, and the models in use."""
+"""Candidates of the predictor ``auto``: look-ahead, and the models in use."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class ClusterIdentity:
 
 
 def other_cluster(stored: str, here: str) -> str:
-    """What is wrong, and what to do."""
+    """The problem, and its fix."""
     return (
         f"the database belongs to cluster '{stored}', but the cluster here is '{here}'; set the database of "
         f"'{here}', or, if the cluster was renamed, stop the daemon and run: mirage db cluster {here}"

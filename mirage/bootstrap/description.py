@@ -26,7 +26,7 @@ _ASKED = {
     USERS_FILE: ("sacctmgr", "--parsable2", "show", "user"),
     VERSION_FILE: ("scontrol", "--version"),
 }
-"""What the commands say that is read where no file next to slurm.conf says it."""
+"""Commands whose output is read where no file next to slurm.conf has it."""
 
 
 def described_by_slurm(slurm_conf: str, commands: Commands) -> ClusterConfig:

@@ -40,7 +40,7 @@ _CHECK = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Views:
-    """What the API shows next to chains and their journal."""
+    """Data of the API besides chains and their journal."""
 
     feed: Feed
     readiness: Readiness
@@ -123,7 +123,7 @@ class _Room:
 
 
 class _Owners:
-    """Whose chains are whose; that never changes, so all are read again only for a new one. Any thread."""
+    """Owner of each chain, which never changes: all are read again only for a new one. Any thread."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -136,7 +136,7 @@ class _Owners:
 
 
 def chain_defaults(section: ChainsSection) -> dict[str, Any]:
-    """What a chain gets where its owner does not say, in the form of a chain's document."""
+    """Settings of a chain whose owner gives none, in the form of a chain's document."""
     signal = {"name": "TERM", "lead": section.grace}
     handover = {"policy": str(section.handover), "signal": signal, "max_overlap": section.max_overlap}
     aim = parse_aim(section.aim)

@@ -1,4 +1,4 @@
-"""Who of several daemons on one database leads: the parts put together."""
+"""Leader election among daemons on one database: the parts put together."""
 
 from __future__ import annotations
 

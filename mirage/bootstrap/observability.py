@@ -1,4 +1,4 @@
-"""What watches the daemon: metrics, and messages to people."""
+"""Observers of the daemon: metrics and notifications."""
 
 from __future__ import annotations
 

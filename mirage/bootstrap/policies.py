@@ -1,4 +1,4 @@
-"""What a reload may change: how is decided, how often is looked."""
+"""Parts that a reload may change: predictors, limits and the pace of the polls."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def build_policy(config: Config, rate: float) -> Policy:
 
 
 def quotas_of(config: Config) -> Quotas:
-    """What one user may have stored."""
+    """The quotas of the configuration."""
     values = config.limits.model_dump()
     return Quotas(**{field.name: values[field.name] for field in fields(Quotas)})
 

@@ -190,5 +190,5 @@ def _lookahead(cluster: ClusterConfig, config: Config) -> Predictor:
 
 
 def weights_of(config: Config) -> Weights:
-    """What a second of interruption and of overlap costs."""
+    """Prices of a second of interruption and of overlap."""
     return Weights(config.loop.interruption_price, config.loop.overlap_price)

@@ -52,7 +52,7 @@ class Readiness:
         """On the monotonic clock: when the loop's present status was first seen."""
 
     def __call__(self) -> Mapping[str, str]:
-        """What is wrong with each part; empty: nothing."""
+        """Problem of each part; empty: none."""
         if impediment := self._impediment():
             # Who stands by looks at no cluster.
             return {"leadership": impediment, "store": self._trial.problem()}

@@ -1,4 +1,4 @@
-"""What the daemon has of a cluster, and how it speaks to the Slurm there."""
+"""The daemon's connection to a cluster, and how it runs Slurm's commands there."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mirage.simulator.cluster import ClusterConfig
 
 _PASSED_ON = ("PATH", "SLURM_CONF", "LD_LIBRARY_PATH")
-"""What Slurm's commands get of the daemon's environment: where to find things, and nothing about a job."""
+"""Variables of the daemon's environment that Slurm's commands get: search paths, and nothing about a job."""
 
 History = Callable[["Seconds", "Seconds"], "JobTable"]
 """Jobs that ran or ended between two times, at most a day apart, by the accounting."""
@@ -71,7 +71,7 @@ def takes_any(_request: JobRequest) -> None:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What the daemon has of a cluster."""
+    """Connection of the daemon to a cluster."""
 
     cluster: Cluster
     actuator: Actuator

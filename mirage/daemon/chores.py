@@ -1,4 +1,4 @@
-"""What is to be done next to the loop so that predictors have what they want."""
+"""Periodic tasks next to the loop that provide the inputs of predictors."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def learning_chores(service: Service, stopped: Event) -> Iterator[Chore]:
 
 
 def restored_query(service: Service, stopped: Event) -> RestoredLinkQuery:
-    """What asks accounting for the chains of a restored database."""
+    """The query of accounting for the chains of a restored database."""
     assert service.restored is not None, "nothing was restored"
     store, answered = service.store.chains, service.commands.wake
     return RestoredLinkQuery(service.lore.links, service.restored, store, service.clock, answered, stopped)
@@ -78,7 +78,7 @@ def check_training(config: Config, lore: Lore) -> None:
 
 
 def _training_chores(service: Service, often: float, stopped: Event) -> Iterator[Chore]:
-    """What trains, and what watches the results. Raises as ``check_training``, and ``MissingExtra``."""
+    """The training, and the watch over its results. Raises as ``check_training``, and ``MissingExtra``."""
     config, state = service.config, Path(service.config.service.state)
     shelf, promote = Shelf(state / MODELS), config.training.promote
     measured = Measurements(service.store, service.clock, lambda: weights_of(service.config))

@@ -137,7 +137,7 @@ class AccountingImport:
         return f"{sum(counts)} jobs imported; queries: {len(counts)}" if counts else ""
 
     def _known(self, now: Seconds) -> Imported:
-        """What is imported; nothing where that is not known or cannot be."""
+        """The interval that is imported; nothing where that is not known or cannot be read."""
         try:
             document = parse_json(self._marker.read_text(encoding="utf-8"))
             known = Imported(int(document["from"]), int(document["until"]))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from threading import Event
 
 _CPUS = 8
-"""What a job of the cluster's asks for."""
+"""Resources that a training job requests."""
 
 
 class TrainingFailed(MirageError):

@@ -166,5 +166,5 @@ def _quoted(text: str) -> str:
 
 
 def _without_controls(text: str) -> str:
-    """What would command a terminal, or turn the direction of a text around, is written as JSON does."""
+    """Escape as JSON does what would command a terminal or turn the direction of a text around."""
     return STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

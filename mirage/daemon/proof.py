@@ -21,7 +21,7 @@ _HOUR, _DAY = 3_600, 86_400
 LEAST: Seconds = 14 * _DAY
 """Nothing is trained on a shorter history."""
 _WARM_UP: Seconds = 7 * _DAY
-"""What comes before the first handover, at most: the simulated queue fills, and the first waits are known."""
+"""Maximum time before the first handover: the simulated queue fills, and the first waits are known."""
 _TEST: Seconds = 21 * _DAY
 """For how long episodes begin, at most."""
 _SETTLED: Seconds = _DAY
@@ -36,7 +36,7 @@ FEWEST = 20
 BETTER = 0.9
 """The cost divided by that of ``quantile``: a smaller difference may be chance."""
 USUAL = "quantile"
-"""What every model is measured against: it needs no training."""
+"""The reference of every model: it needs no training."""
 NAIVE = "reactive"
 
 
@@ -83,7 +83,7 @@ def _on_grid(instant: Seconds) -> Seconds:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What one predictor would have cost on the tested handovers: mean hours a handover, by their prices."""
+    """Costs of one predictor on the tested handovers: mean hours per handover, by their prices."""
 
     predictor: str
     cost: float

@@ -28,7 +28,7 @@ class Reload:
 
 
 def plan_reload(old: Config, new: Config) -> Reload:
-    """What to take over of ``new``, and what has to wait."""
+    """The values of ``new`` that apply now, and the keys that wait for a restart."""
     before = dict(settings(old))
     differing = [key for key, value in settings(new) if before[key] != value]
     store = old.store.model_copy(update={"retention": new.store.retention})

@@ -94,7 +94,7 @@ class RestoredLinkQuery:
         return f"accounting has {len(found.jobs)} jobs of links since the backup"
 
     def _windows(self) -> Iterator[tuple[Seconds, Seconds]]:
-        """What is still to be asked for: from shortly before the backup until after now."""
+        """The interval that is still to be queried: from shortly before the backup until after now."""
         now = self._clock.now()
         first = min(self._database.since, now) - _BEFORE if self._next is None else self._next
         until = now + _AFTER

@@ -6,7 +6,7 @@ import gc
 
 
 def settle() -> None:
-    """What the start has made stays as long as the process: the garbage collector need not look through it again.
+    """Freeze the objects of the start, which live as long as the process, for the garbage collector.
 
     It stops all threads while it looks, some tenth of a second each time, and requests wait as long.
     """

@@ -1,4 +1,4 @@
-"""What a daemon does that does not lead: show what the leader stores, and wait."""
+"""Standby daemon: shows what the leader stores, and waits."""
 
 from __future__ import annotations
 

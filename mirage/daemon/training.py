@@ -38,7 +38,7 @@ _TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class Curriculum:
-    """What is trained, and how often."""
+    """Models to train, on what data, and how often."""
 
     every: Seconds
     predictors: tuple[str, ...]
@@ -74,7 +74,7 @@ class Retraining:
     jobs: Callable[[Seconds], JobTable]
     """Those submitted since a time."""
     cluster: Callable[[Path], str]
-    """What ``mirage evaluate --cluster`` takes; files may be laid into the directory for it."""
+    """Value of ``mirage evaluate --cluster``; may write files into the directory."""
     launcher: Launcher
     clock: Clock
     folder: Path

@@ -31,7 +31,7 @@ MOST_LINKS = 1_000_000
 MOST_WORKERS = 4_096
 """Number of processes at the same time."""
 HIGHEST_SEED = 2**32 - 1
-"""What every generator of random numbers takes."""
+"""Range that every random number generator accepts."""
 HIGHEST_NICE = 2_147_483_645
 """Slurm's NICE_OFFSET less 3; below 0 is for operators."""
 LONGEST_NAME = 256

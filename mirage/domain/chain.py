@@ -111,13 +111,13 @@ class Chain:
     name: str
     """As its owner calls it."""
     owner: str
-    """Whose links they are."""
+    """User on whose behalf links are submitted."""
     request: JobRequest
     """Every link is this request with the link's tag, and the owner as user."""
     done: DoneCondition = DoneCondition()
     """When it has done its work."""
     failures: FailurePolicies = USUAL
-    """What to do where a link fails."""
+    """Actions after a failed link, by kind of failure."""
     handover: Handover = Handover()
     """How a running predecessor is ended."""
     steering: Steering = Steering.OFF
@@ -127,7 +127,7 @@ class Chain:
     predictor: str = ""
     """Which predictor chooses when its links are submitted; empty: the daemon's."""
     aim: Aim = CHEAPEST
-    """What its handovers are to be like."""
+    """Objective of its handovers."""
     tasks_state: str = ""
     """Directory in which its links write the states of their tasks; empty: they are not shown."""
 
@@ -172,7 +172,7 @@ class Chain:
         return f"mirage:{self.chain_id}:{index}"
 
     def handover_file(self, index: int) -> str:
-        """What link ``index`` touches when it is ready to take over; empty where no directory is known."""
+        """Handover file that link ``index`` touches when it is ready; empty where no directory is known."""
         directory = self.request.batch.directory if self.request.batch else ""
         return f"{directory}/{HANDOVER_FOLDER}/{self.chain_id}.{index}.ready" if directory else ""
 
@@ -181,7 +181,7 @@ class Chain:
         return self.request.held and index == 1
 
     def link_request(self, index: int, previous: JobId = NO_JOB) -> JobRequest:
-        """What to submit for link ``index`` after the job ``previous``; its owner holds the first link alone."""
+        """Request for link ``index`` after the job ``previous``; the owner's hold is for the first link alone."""
         held = self.owner_holds(index)
         request = replace(self.request, user=self.owner, tag=self.tag(index), held=held)
         if self.method is Steering.PIN and (self.one_writer or not request.requeue):
@@ -199,7 +199,7 @@ class Chain:
 
 
 class ChainStatus(StrEnum):
-    """State of a chain as its users see it."""
+    """Status of a chain: whether it gets further links."""
 
     ACTIVE = "active"
     PAUSED = "paused"

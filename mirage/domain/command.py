@@ -1,4 +1,4 @@
-"""What people ask of Mirage about their chains; executed by the loop at the start of its next cycle."""
+"""Commands of users about their chains; executed by the loop at the start of its next cycle."""
 
 from __future__ import annotations
 

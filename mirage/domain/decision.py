@@ -37,7 +37,7 @@ class RecentWaits:
     traits: JobTraits = _NOT_TOLD
     """Left out: not known of any."""
     usual_account: str = ""
-    """What a request that names no account gets, as far as its predecessor shows it; empty: not known."""
+    """Account of a request that names none, as far as its predecessor shows it; empty: not known."""
     usual_qos: str = ""
     """The same of its QOS."""
 
@@ -83,7 +83,7 @@ NO_LIMIT = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What the controller grants an owner now, beyond the queue; ``nan`` and ``ABSENT`` where it is not known."""
+    """Present grants of the controller to an owner, beyond the queue; ``nan`` and ``ABSENT`` where unknown."""
 
     fair_share: float = float("nan")
     """The fair-share factor, within 0 and 1; ``nan`` also where Slurm computes none."""
@@ -108,7 +108,7 @@ class Wants:
     history: Seconds = 0
     """How far back jobs of all users are required, by submission, s."""
     standing: bool = False
-    """What the controller grants the owner."""
+    """Grants of the controller to the owner."""
 
     def __or__(self, other: Wants) -> Wants:
         return Wants(
@@ -123,7 +123,7 @@ class Wants:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What a predictor may know at one time about one handover."""
+    """All that a predictor may know at one time about one handover."""
 
     time: Seconds
     snapshot: Snapshot
@@ -151,7 +151,7 @@ class WaitForecast:
     starts: tuple[float, ...]
     """Seconds, one per level, never descending."""
     basis: str = field(default="", compare=False, repr=False)
-    """What it rests on, for the reader: ``12 waits of partition v100, any size``."""
+    """Basis of the forecast, for the reader: ``12 waits of partition v100, any size``."""
     rule: str = field(default="", compare=False, repr=False)
     """When a rule that ignores the queue submits; the start in the forecast is then no prediction."""
 

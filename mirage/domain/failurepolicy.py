@@ -1,4 +1,4 @@
-"""What a chain does about a link that ends before its time."""
+"""Reaction of a chain to a link that ends before its time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class FailureKind(StrEnum):
 
 
 class Recovery(StrEnum):
-    """What a chain does about a failed link."""
+    """Reaction of a chain to a failed link."""
 
     CONTINUE = "continue"
     """Submit the next link immediately, however often."""
@@ -34,10 +34,10 @@ class Recovery(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FailurePolicy:
-    """What to do about one kind of failure."""
+    """Policy for one kind of failure."""
 
     recovery: Recovery
-    """What follows."""
+    """The action that follows."""
     retries: int = 3
     """RETRY only: failures in a row that are still followed by another link."""
     backoff: Seconds = 60
@@ -73,4 +73,4 @@ class FailurePolicies:
 
 
 USUAL = FailurePolicies()
-"""What a chain does whose owner says nothing of failures."""
+"""Policy of a chain whose owner configures none."""

@@ -19,7 +19,7 @@ class Presence(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """What the last check of a file found."""
+    """Result of the last check of a file."""
 
     presence: Presence
     """Whether a regular file of the chain's owner, or of root, is there."""

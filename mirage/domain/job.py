@@ -91,7 +91,7 @@ class Dependency:
     """One condition of ``--dependency``; all conditions of a job must hold (Slurm's comma)."""
 
     kind: DependencyKind
-    """What has to have happened."""
+    """The event that must have happened."""
     job_id: JobId = JobId(0)
     """To which job; 0 where the kind names none."""
     delay: Seconds = 0
@@ -131,7 +131,7 @@ class WarnSignal:
 
 @dataclass(frozen=True, slots=True)
 class BatchScript:
-    """What runs in the job, as its owner wrote it."""
+    """Script of a job, with arguments, options and environment, as its owner wrote it."""
 
     text: str
     """The script, ``#SBATCH`` lines included."""
@@ -156,12 +156,12 @@ class BatchScript:
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
-    """What a user asks of Slurm with ``sbatch``. Resources are per node; names are the cluster's own."""
+    """A request to Slurm as with ``sbatch``. Resources are per node; names are the cluster's own."""
 
     name: str
-    """What the job is called."""
+    """Name of the job."""
     user: str
-    """Whose job it is."""
+    """Owner of the job."""
     limit: Seconds
     """Time limit."""
     nodes: int = 1
@@ -187,7 +187,7 @@ class JobRequest:
     held: bool = False
     """Held until a user releases it."""
     nice: int = 0
-    """What is taken off its priority."""
+    """Amount that is subtracted from the job's priority."""
     dependencies: tuple[Dependency, ...] = ()
     """All of them have to hold."""
     reservation: str = ""
@@ -201,12 +201,12 @@ class JobRequest:
     tag: str = ""
     """Deterministic mark carried as the job's comment; links use ``mirage:<chain>:<n>``."""
     batch: BatchScript | None = None
-    """What to run; a simulated cluster needs none."""
+    """The batch script; a simulated cluster needs none."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobChange:
-    """What the owner of a pending job may change about it; ``None`` leaves a thing as it is."""
+    """Changes of a pending job by its owner; ``None`` leaves a value unchanged."""
 
     held: bool | None = None
     nice: int | None = None

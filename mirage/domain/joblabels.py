@@ -1,4 +1,4 @@
-"""What a snapshot says of jobs next to its columns: names, accounts, what they take of shared nodes."""
+"""Labels of a snapshot's jobs besides its columns: names, accounts, their part of shared nodes."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class JobTable:
     origin: int = 0
     """Unix time of the trace's second 0 where times are relative; 0 where they are epoch seconds."""
     notes: tuple[str, ...] = field(default=())
-    """What the importer changed or could not know, in sentences."""
+    """Changes and unknown values of the import, in sentences."""
 
     def __post_init__(self) -> None:
         """Source and notes are shown to people, and come from files of others."""

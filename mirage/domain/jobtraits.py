@@ -1,4 +1,4 @@
-"""What jobs have next to size and time limit that decides how long they wait: account, QOS, generic resources."""
+"""Traits of jobs besides size and time limit that decide how long they wait: account, QOS, generic resources."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def unknown_sizes(count: int) -> SizeColumns:
 
 
 def gres_columns(found: Sequence[tuple[str, int]]) -> GresColumns:
-    """What ``gres_class`` says of each job. Unknown where none has any: perhaps Slurm keeps no account of them."""
+    """The ``gres_class`` of each job. Unknown where no job has any: perhaps Slurm does not record them."""
     if all(kinds == NO_GRES for kinds, _ in found):
         return unknown_gres(len(found))
     return Names.encode([kinds for kinds, _ in found]), np.array([count for _, count in found], dtype=np.int64)

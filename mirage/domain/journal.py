@@ -25,7 +25,7 @@ class EntryKind(StrEnum):
     """Something changed on the cluster."""
     DECISION = "decision"
     SHADOW = "shadow"
-    """What a shadow predictor would have decided."""
+    """The decision that a shadow predictor would have made."""
     ACTION = "action"
     OUTCOME = "outcome"
     """A handover is complete."""
@@ -47,7 +47,7 @@ class Entry:
     predictor: str = ""
     """Decisions, also in shadow: who predicted."""
     prediction: Prediction | None = None
-    """What was predicted; ``None`` where none was asked."""
+    """The prediction; ``None`` where no predictor was called."""
     outcome: Outcome | None = None
     asked: str = ""
     """Decisions: who was asked, where another user answered."""

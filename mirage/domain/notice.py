@@ -20,7 +20,7 @@ class NoticeKind(StrEnum):
     STUCK = "chain-stuck"
     """It paused or stopped by itself, or its link waits far longer than was predicted."""
     WEEK = "week"
-    """What the handovers of the last week lost, and what was saved."""
+    """Losses of the last week's handovers, and what was saved."""
     PROTECTED = "protected-mode"
     UNREACHABLE = "controller-unreachable"
     TEST = "test"

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """What a second of each costs (Mirage's e_I and e_O)."""
+    """Prices of a second of interruption and of overlap (Mirage's e_I and e_O)."""
 
     interruption: float = 1.0
     overlap: float = 1.0
@@ -30,7 +30,7 @@ class Weights:
 
 
 class AimKind(StrEnum):
-    """What the owner of a chain may want of its handovers."""
+    """Kinds of objectives that the owner of a chain may choose."""
 
     CHEAPEST = "cheapest"
     """The least expected cost, by ``Weights``."""
@@ -42,16 +42,16 @@ class AimKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """What a chain's handovers are to be like."""
+    """Objective of a chain's handovers."""
 
     kind: AimKind = AimKind.CHEAPEST
-    """What they are to be measured by."""
+    """Prices by which the handovers are measured."""
     value: float = 0.0
     """NO_INTERRUPTION: a chance, within 0 and 1. OVERLAP: seconds."""
 
 
 CHEAPEST = Aim()
-"""What holds where nothing else is asked for."""
+"""The objective without any configuration."""
 
 
 def objective(outcome: Outcome, weights: Weights) -> float:

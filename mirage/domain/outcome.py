@@ -95,6 +95,6 @@ class Outcome:
 
 
 def total_saved(outcomes: Iterable[Outcome]) -> Alternative | None:
-    """What they saved, as far as it is known; ``None``: of none of them."""
+    """Savings, as far as they are known; ``None``: of no handover."""
     known = [outcome.saved for outcome in outcomes if outcome.saved is not None]
     return reduce(add, known) if known else None

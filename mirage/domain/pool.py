@@ -80,7 +80,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class PoolView:
-    """What an ordering policy and a placement policy see at one time.
+    """The pool as ordering and placement policies see it at one time.
 
     Arrays are borrowed: read them, keep none, change none."""
 

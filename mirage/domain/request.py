@@ -13,7 +13,7 @@ Int32 = NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class CostTable:
-    """What each segment (L) of each model (M) costs on each kind of unit (K).
+    """Cost of each segment (L) of each model (M) on each kind of unit (K).
 
     A segment (``piece`` in names) is a layer, several layers, or a whole network: a unit runs it without a break.
     A model's segments run one after the other, in the order of their rows. NaN: this kind cannot run this segment.

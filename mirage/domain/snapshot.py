@@ -1,4 +1,4 @@
-"""What one poll of the cluster saw, frozen for the whole cycle."""
+"""Result of one poll of the cluster, frozen for the whole cycle."""
 
 from __future__ import annotations
 

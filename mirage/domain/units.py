@@ -32,7 +32,7 @@ class UnitSystem:
 
 @dataclass(frozen=True, slots=True)
 class SystemView:
-    """What a policy sees at one time. Arrays are borrowed: read them, keep none, change none.
+    """The system as a policy sees it at one time. Arrays are borrowed: read them, keep none, change none.
 
     Ready (P) are the requests whose next segment waits for a unit, in order of arrival; those whose segment runs
     at present are not among them.

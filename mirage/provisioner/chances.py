@@ -1,4 +1,4 @@
-"""What a forecast says of one time: chances and means, exact for its piecewise linear quantiles."""
+"""Probabilities and means of a forecast at one time, exact for its piecewise linear quantiles."""
 
 from __future__ import annotations
 

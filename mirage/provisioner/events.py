@@ -1,4 +1,4 @@
-"""What happened to a chain's links since the last snapshot, derived from a new one. Pure.
+"""Events of a chain's links since the last snapshot, derived from a new one. Pure.
 
 ``str`` of an event is its sentence for the journal.
 """
@@ -350,6 +350,6 @@ def _adopted(record: ChainRecord, snapshot: Snapshot) -> Iterator[Event]:
 
 
 def adopted(index: int, job: Job) -> Iterator[Event]:
-    """What makes a job the link ``index``, which is the next of a record."""
+    """Identity of a job as the link ``index``, which is the next of a record."""
     yield LinkSubmitted(index, job.job_id, job.submit)
     yield from _progress(index, None, job)

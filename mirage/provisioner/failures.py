@@ -111,7 +111,7 @@ def _left_at_once(record: ChainRecord, link: Link) -> bool:
 
 
 def _awaited(record: ChainRecord) -> str:
-    """What would end the chain and has not come."""
+    """The condition that would end the chain and has not occurred."""
     done = record.chain.done
     exit_code = "no exit code ends it" if done.exit_code is None else f"exit code {done.exit_code} ends it"
     file = [f"file {done.file} does not exist"] if done.file else []

@@ -1,4 +1,4 @@
-"""What a link that is queued ahead looks at before its script starts: whether the chain is over. Pure."""
+"""Conditions that a queued link checks before its script starts: whether the chain is over. Pure."""
 
 from __future__ import annotations
 

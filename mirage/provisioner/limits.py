@@ -1,4 +1,4 @@
-"""What Mirage allows itself: one pure function grants or rejects every submission."""
+"""Limits of Mirage on itself: one pure function grants or rejects every submission."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What counts against the limits now."""
+    """Present counts that the limits apply to."""
 
     live_links: int
     submissions_last_hour: int

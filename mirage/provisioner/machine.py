@@ -59,7 +59,7 @@ class Rest:
 
     reason: str
     because: str = ""
-    """What the pending link waits for: its reason at submission."""
+    """The condition on which the pending link waits: its reason at submission."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def apply(record: ChainRecord, event: Event, now: Seconds) -> ChainRecord:
 
 
 def need(record: ChainRecord, now: Seconds, settle: Seconds, contact: Seconds = 0) -> Need:
-    """What the chain needs at ``now``; ``settle``, ``contact``: see ``sent_again``."""
+    """The step that the chain needs at ``now``; ``settle``, ``contact``: see ``sent_again``."""
     if record.status is not ChainStatus.ACTIVE:
         return Rest(f"{record.status}: {record.reason}")
     if waiting := record.waiting:

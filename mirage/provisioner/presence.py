@@ -1,4 +1,4 @@
-"""What keeps a link in the queue, until when, and when it may start: for readers. Pure."""
+"""Reasons that keep a link pending, until when, and when it may start: for readers. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Kept(StrEnum):
-    """What keeps a link in the queue, next to the queue."""
+    """A reason besides the queue that keeps a link pending."""
 
     NOTHING = ""
     OWNER = "owner"
@@ -43,7 +43,7 @@ _STEERED = {Steering.PIN: Kept.PINNED, Steering.HOLD: Kept.HELD, Steering.NICE: 
 
 
 def kept_by(record: ChainRecord, link: Link, job: Job | None) -> Kept:
-    """What keeps the waiting ``link``, which is ``job``."""
+    """The reason that keeps the waiting ``link``, which is ``job``, pending."""
     if job is None or not link.waiting:
         return Kept.NOTHING
     if job.reason == _ADMIN:

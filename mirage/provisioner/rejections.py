@@ -1,4 +1,4 @@
-"""What a chain does when Slurm rejects its link: try again for as long as it lives, or pause. Pure."""
+"""Reaction of a chain to a rejected link: retry for as long as the chain lives, or pause. Pure."""
 
 from __future__ import annotations
 

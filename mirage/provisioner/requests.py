@@ -1,4 +1,4 @@
-"""What a command does to the chains. Pure."""
+"""Effects of commands on the chains. Pure."""
 
 from __future__ import annotations
 

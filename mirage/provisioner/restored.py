@@ -119,7 +119,7 @@ class BroughtUp:
 
     record: ChainRecord
     events: tuple[Event, ...]
-    """What has happened that the record lacked, in order; the pause, where there is one, is the last."""
+    """Events that the record lacked, in order; the pause, if the chain pauses, is the last."""
 
 
 def bring_up(record: ChainRecord, snapshot: Snapshot, past: PastJobs, since: Seconds, now: Seconds) -> BroughtUp:

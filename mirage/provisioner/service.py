@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ServiceState(StrEnum):
-    """What a person wants to know of a chain before anything else."""
+    """State of a chain's work: starting, running, interrupted, paused or over."""
 
     STARTING = "starting"
     """No link has run yet."""

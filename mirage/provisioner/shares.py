@@ -25,7 +25,7 @@ _LINKS_OF_A_CHAIN = 2
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """What an owner uses, and how many share the totals."""
+    """Use of one owner, and the number of owners that share the totals."""
 
     owners: int = 1
     """With active chains."""

@@ -104,5 +104,5 @@ def change(chain: Chain, predecessor: Job | None, *, back: bool) -> JobChange:
 
 
 def _own_nice(request: JobRequest) -> int:
-    """What its owner gave the chain; a negative value, which Slurm grants operators only, counts as 0."""
+    """Nice value that the owner gave the chain; a negative one, which Slurm grants operators only, counts as 0."""
     return max(request.nice, 0)

@@ -1,4 +1,4 @@
-"""What all chains use and how Slurm treats them, counted per owner as records change.
+"""Use of all chains and Slurm's reactions to them, counted per owner as records change.
 
 A cycle asks for a permit once per chain. If each permit walked all chains, the hundred chains of one user would
 delay the decision of every other user's chain. Here a change of one record costs what that record costs.
@@ -28,7 +28,7 @@ _MOST_RETRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one chain adds to the totals."""
+    """Contribution of one chain to the totals."""
 
     record: ChainRecord
     stored: int

@@ -59,7 +59,7 @@ def _fitting(record: ChainRecord, before: Chain, now: Seconds) -> ChainRecord:
 
 
 def _ends(chain: Chain) -> tuple[object, ...]:
-    """What ends it: a waiting link looks at that before its script starts, as it was when it was submitted."""
+    """End conditions of the chain: a waiting link checks them before its script starts, as of its submission."""
     return chain.done.exit_code, chain.done.file, chain.failures
 
 
@@ -74,7 +74,7 @@ def _with_limits(record: ChainRecord) -> ChainRecord:
 
 
 def changes(before: Chain, after: Chain) -> str:
-    """What differs, field by field: ``done.links 8 (was 5)``."""
+    """Differences, field by field: ``done.links 8 (was 5)``."""
     old, new = dict(_settings(before)), dict(_settings(after))
     differing = [name for name in new if new[name] != old.get(name)]
     return ", ".join(f"{name} {_spelled(new[name])} (was {_spelled(old.get(name))})" for name in differing)

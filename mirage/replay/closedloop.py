@@ -69,7 +69,7 @@ class Stage:
 
 
 def _wants(plan: ReplayPlan) -> Wants:
-    """What any of the policies wants."""
+    """Union of the inputs that the policies require."""
     return reduce(or_, (policy_predictor(policy, plan, None).wants for policy in plan.policies), Wants())
 
 
@@ -179,7 +179,7 @@ def _arrivals_note(trace: JobTable, plan: ReplayPlan, played: list[Played]) -> t
 
 
 def _troubles(plan: ReplayPlan, episodes: list[Episode]) -> tuple[str, ...]:
-    """What went wrong, each sentence once for each policy, with its number of occurrences."""
+    """Problems of the policies, each sentence once for each policy, with its number of occurrences."""
     counts = Counter(
         (policy, text)
         for episode in episodes

@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What one policy made of one episode."""
+    """Result of one policy in one episode."""
 
     outcomes: tuple[PairOutcome, ...]
     troubles: tuple[str, ...]
-    """What went wrong on the way: predictors that failed, submissions that were rejected."""
+    """Problems on the way: predictors that failed, submissions that were rejected."""
 
 
 def play_episode(background: Background, plan: ReplayPlan, number: int) -> tuple[Played, ...]:
@@ -131,7 +131,7 @@ def policy_predictor(
 
 
 def _best_at_hand(cluster: ClusterConfig, plan: ReplayPlan) -> Predictor:
-    """What a daemon that knows its cluster, and has no trained model, chooses as ``auto``."""
+    """The predictor that ``auto`` chooses in a daemon that knows its cluster and has no trained model."""
     if cluster.priority.shares_outweigh_age:
         found = Candidates.none_helps()
     else:

@@ -1,4 +1,4 @@
-"""Who had which device when, as one SVG: a lane for each device, tasks as bars, coloured by the page's themes."""
+"""Devices over time as one SVG: a lane for each device, tasks as bars, coloured by the page's themes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a replay says of each policy: interruption, overlap, their cost, and how sure that is."""
+"""Metrics of each policy in a replay: interruption, overlap, their cost, and confidence intervals."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def _measure_policy(sample: _Sample, policy: str, load: str) -> PolicyMetrics:
 
 
 def _costs(x: Ints, weights: Weights) -> Floats:
-    """What each handover costs, in hours of interruption."""
+    """Cost of each handover, in hours of interruption."""
     outcomes = (Outcome(predecessor_end=0, successor_start=gap) for gap in x.tolist())
     return np.array([-objective(outcome, weights) / 3_600 for outcome in outcomes])
 

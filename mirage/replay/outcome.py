@@ -1,4 +1,4 @@
-"""What a replay yields: one record per policy, episode and pair of links, and the queue over time."""
+"""Results of a replay: one record per policy, episode and pair of links, and the queue over time."""
 
 from __future__ import annotations
 
@@ -103,9 +103,9 @@ class ReplayResult:
     links: int
     """Links of each chain."""
     overlap_price: float
-    """What a second of overlap costs where a second of interruption costs 1, for the policies that ask."""
+    """Price of a second of overlap where a second of interruption costs 1, for the policies that need it."""
     notes: tuple[str, ...] = ()
-    """What the reader must know, in sentences (predictors that failed, episodes that did not finish)."""
+    """Notes for the reader, in sentences (predictors that failed, episodes that did not finish)."""
 
     def to_json(self) -> dict[str, object]:
         """The whole record as values for ``json.dumps``: seconds throughout, x written out for each pair."""

@@ -120,7 +120,7 @@ def compose_page(result: ReplayResult, metrics: ReplayMetrics) -> Page:
 
 
 def _notes(result: ReplayResult, metrics: ReplayMetrics) -> tuple[str, ...]:
-    """What the reader must know before believing the figures."""
+    """Notes that the reader needs to judge the figures."""
     if not metrics.dropped:
         return result.notes
     lost = f"{plural(metrics.dropped, 'hand-over')} left out, because not every policy completed them."

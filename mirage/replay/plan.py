@@ -1,4 +1,4 @@
-"""What to replay: the service, the policies, and when episodes begin."""
+"""Plan of a replay: the service, the policies, and when episodes begin."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ReplayPlan:
     cpus: int = 0
     """Of each link on each of its nodes, which it shares with other jobs; 0: whole nodes."""
     user: str = SERVICE_USER
-    """Whose links they are; a user of the trace has the usage and the limits of their jobs there."""
+    """Owner of the links; a user of the trace has the usage and the limits of their jobs there."""
     one_writer: bool = False
     """Whether no two links may run together, as of a training that writes checkpoints."""
     weights: Weights = field(default_factory=Weights)

@@ -61,7 +61,7 @@ _OVER = (RunState.DONE, RunState.FAILED, RunState.LOST)
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What is to be replayed; texts as ``mirage replay`` takes them."""
+    """Parameters of a replay; texts as ``mirage replay`` takes them."""
 
     trace: str
     """A file of the directory that is offered, or ``generated:PRESET:SEED``."""
@@ -307,7 +307,7 @@ class ReplayRuns:
         return self._ended.wait(seconds) or run_id in self._unwanted or time.monotonic() >= until
 
     def _change(self, run: Run) -> None:
-        """What cannot be written down holds until the daemon ends; after that the run counts as lost."""
+        """State that cannot be stored holds until the daemon ends; after that the run counts as lost."""
         with self._lock:
             if run.run_id not in self._runs:
                 return
@@ -352,7 +352,7 @@ def _outcome(result: Path) -> tuple[RunState, str]:
 
 
 def _read(folder: Path) -> Iterator[Run]:
-    """What an earlier process left: runs that were not over are lost."""
+    """Read the runs of an earlier process: runs that were not over are lost."""
     for path in folder.glob(f"*/{_RUN}"):
         try:
             run = _STORED.validate_json(path.read_bytes())

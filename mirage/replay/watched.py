@@ -32,7 +32,7 @@ SPAN: Seconds = 30 * 86_400
 
 @dataclass(frozen=True, slots=True)
 class JudgedHandover:
-    """What each predictor was worth at one handover, and of what class its links are."""
+    """Score of each predictor at one handover, and the class of its links."""
 
     partition: str
     """Where its successor ran; empty: that is not known."""

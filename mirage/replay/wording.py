@@ -31,7 +31,7 @@ DEFINITIONS = (
     ("cost", "interruption + e_O \N{MULTIPLICATION SIGN} overlap, in hours; with e_O = 1 it is |x|"),
     ("less interrupted by", "reduction of mean interruption against reactive submission"),
 )
-"""What the words and columns of a report mean."""
+"""Definitions of the words and columns of a report."""
 
 CLASS_MEANING = "the reactive policy's interruption on the same episode, low to 2 h, medium to 12 h, heavy above"
 
@@ -95,7 +95,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def describe_replay(result: ReplayResult, metrics: ReplayMetrics) -> str:
-    """What was replayed, in one sentence."""
+    """Summary of the replay's settings, in one sentence."""
     chains = f"chains of {plural(result.links, 'link')}"
     size = f"{plural(result.nodes, 'node')} for {duration(result.limit)} each"
     return (
@@ -106,7 +106,7 @@ def describe_replay(result: ReplayResult, metrics: ReplayMetrics) -> str:
 
 
 def headlines(metrics: ReplayMetrics) -> tuple[str, ...]:
-    """What the replay found, in up to three sentences."""
+    """Main results of the replay, in up to three sentences."""
     best = best_policy(metrics)
     if best is None or not best.pairs:
         return ()

@@ -29,7 +29,7 @@ NO_TRES_LIMIT = TresLimit()
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """What one group of jobs may hold at a time; -1: no limit."""
+    """Limits of one group of jobs at a time; -1: no limit."""
 
     jobs: int = -1
     submit: int = -1

@@ -38,7 +38,7 @@ Table = NDArray[np.void]
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """What a trace brings: rows by submission, and what was rejected."""
+    """Arrivals of a trace: rows by submission, and the rejected ones."""
 
     jobs: Table
     needs: Int64

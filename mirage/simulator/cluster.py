@@ -251,7 +251,7 @@ class ClusterConfig:
     node_events: tuple[NodeEvent, ...] = ()
     scheduling: Scheduling = Scheduling.SLURM
     slurm: SlurmRules = OLDEST_RULES
-    """Whose rules the schedulers' passes follow; what they differ in: docs/fidelity.md."""
+    """Slurm release whose rules the schedulers' passes follow; the differences: docs/fidelity.md."""
     boot: Seconds = 0
     """When slurmctld started: what it does periodically counts from there."""
     source: str = field(default="", compare=False)

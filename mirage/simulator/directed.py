@@ -55,7 +55,7 @@ class DirectedSimulation(Simulation):
         self._pass(self._state.world, self._state.record, kind, completing)
 
     def would_start(self, kind: str, completing: Iterable[str] = ()) -> tuple[JobId, ...]:
-        """What ``look`` would start; nothing changes."""
+        """The jobs that ``look`` would start; nothing changes."""
         state = self._state
         state.extend()
         work = state.work_area()
@@ -78,7 +78,7 @@ class DirectedSimulation(Simulation):
         engine.set_node_states(fixed, world, scratch, record, nodes, UP)
 
     def _open(self) -> Fixed:
-        """What does not change, but with the partitions as they are."""
+        """The constant tables, but with the present state of the partitions."""
         fixed = self._state.fixed._replace(partitions=self._state.fixed.partitions.copy())
         fixed.partitions["up"] = self._up
         return fixed

@@ -18,7 +18,7 @@ Int64 = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class PoolFigures:
-    """What the literature quotes of a schedule."""
+    """Figures of a schedule that the literature quotes."""
 
     mean_wait: float
     """Seconds."""

@@ -28,7 +28,7 @@ Table = NDArray[np.void]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What decides where and how long a job may run."""
+    """The parts of a request that decide where and how long a job may run."""
 
     partition: int
     nodes: int
@@ -216,7 +216,7 @@ def request_shape(model: Model, request: JobRequest) -> Shape:
 
 @dataclass(frozen=True, slots=True)
 class JobCeiling:
-    """What associations and QOS allow a single job: the longest limit and resources in all, with their reasons."""
+    """Limits of associations and QOS for a single job: longest time and resources in all, with their reasons."""
 
     walls: tuple[tuple[int, str], ...] = ()
     tres: tuple[tuple[int, int, str], ...] = ()

@@ -1,4 +1,4 @@
-"""Who is who: users, job names, arrays, associations; and requests turned into the kernel's rows."""
+"""Numbers of users, job names, arrays and associations; and requests turned into the kernel's rows."""
 
 from __future__ import annotations
 

@@ -70,5 +70,5 @@ class Resources:
         return counts
 
     def of_group(self, group: NodeGroup) -> Int64:
-        """What one node of the group has."""
+        """Resources of one node of the group."""
         return self.vector(group.cpus, group.memory_mb, group.gres)

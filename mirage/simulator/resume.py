@@ -145,7 +145,7 @@ class Resumption:
         return Coming(jobs, needs, rows, len(self._accounts.groups)), beyond
 
     def _taken(self, snapshot: Snapshot, columns: JobColumns) -> dict[str, Any]:
-        """What the jobs take of nodes that may be shared: whole nodes where that is not known.
+        """Resources of the jobs on nodes that may be shared: whole nodes where that is not known.
 
         Nothing beyond what nodes have as configured: the job would be rejected here, and its nodes count as idle.
         """
@@ -197,7 +197,7 @@ class Resumption:
         return next((each for each in (name, name.partition(":")[0]) if each in self._model.resources.names), "")
 
     def _fill(self, jobs: Table, shown: JobColumns, runs: NDArray[np.bool_], now: int) -> Floats:
-        """What the queue shows beyond a request: ids, starts, ages, and priority beyond what is computed."""
+        """Fill in values that a request lacks: ids, starts, ages; returns priority beyond the computed part."""
         jobs["row"], jobs["id"] = ABSENT, shown.job_id
         jobs["start"] = np.where(runs, shown.start, NEVER)
         held = ~runs & (shown.eligible == NEVER)

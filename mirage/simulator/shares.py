@@ -1,4 +1,4 @@
-"""What fair share adds to the priority of each user's jobs, as far as waiting jobs show it."""
+"""The part of each user's priority that fair share adds, as far as waiting jobs show it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Shares:
     users: Int64
     """Numbers, ascending."""
     given: Floats
-    """What each of them gets."""
+    """Priority of each of them."""
     others: float
-    """What all others get."""
+    """Priority of all others."""
 
     @classmethod
     def none(cls) -> Shares:
@@ -51,7 +51,7 @@ class Shares:
         return Shares(users[order], given[order], self.others if len(self.users) else better.others)
 
     def of(self, users: ArrayLike) -> Floats:
-        """What jobs of these users get; shape of ``users``."""
+        """Priority by user of jobs of these users; shape of ``users``."""
         asked = np.asarray(users)
         if not len(self.users):
             return np.full(asked.shape, self.others)

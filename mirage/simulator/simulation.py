@@ -235,7 +235,7 @@ class Simulation:
         return self._state.model.whole_nodes
 
     def labels(self) -> JobLabels:
-        """What the jobs of ``columns`` are called, and their accounts; takes longer than those."""
+        """Names and accounts of the jobs of ``columns``; takes longer than those."""
         return views.job_labels(self._state.model, self._state.world, self._state.registry)
 
     def partitions(self) -> tuple[PartitionState, ...]:
@@ -289,7 +289,7 @@ class Simulation:
         return views.known_jobs(self._trace, self._state.record.results, since, self.now)
 
     def standing(self, request: JobRequest) -> Standing:
-        """What the controller grants the request's user for such a job."""
+        """Fair share, limits and reservations that the controller grants the request's user for such a job."""
         return standing_of(self._state.model, self._state.registry.accounts, self._state.world, request, self.now)
 
     def schedule(self) -> Table:

@@ -1,4 +1,4 @@
-"""What a simulated controller grants a user, in the form in which a real one reports it."""
+"""Grants of a simulated controller to a user, in the form in which a real one reports them."""
 
 from __future__ import annotations
 

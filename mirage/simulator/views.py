@@ -1,4 +1,4 @@
-"""What a simulation shows: columns of the queue, jobs, nodes; and the consistency check of its tables."""
+"""Views of a simulation: columns of the queue, jobs, nodes; and the consistency check of its tables."""
 
 from __future__ import annotations
 

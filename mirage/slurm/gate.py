@@ -108,7 +108,7 @@ fi
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """What, of the job before, ends the chain."""
+    """The ends of the previous job that end the chain."""
 
     job: JobId
     """The job before."""

@@ -90,7 +90,7 @@ class Sources:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a request takes from where it is made."""
+    """Values that a request takes from its place of submission."""
 
     name: str
     """The job's name where no option gives one."""
@@ -343,7 +343,7 @@ def _amount(given: Given) -> int:
 
 
 def _is_count(text: str) -> bool:
-    """What else there is, ``sbatch`` judges: Python takes no number of some thousand digits."""
+    """Whether Python converts the number; ``sbatch`` judges others, such as those of some thousand digits."""
     return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
 
 

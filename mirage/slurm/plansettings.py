@@ -1,4 +1,4 @@
-"""What Slurm's plan for a job depends on in its batch script: what ``sbatch`` reads of it."""
+"""Settings in a batch script on which Slurm's plan for a job depends, as ``sbatch`` reads them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the queue says of jobs in addition to their columns: which are kept pending, and which are suspended."""
+"""Labels of queued jobs in addition to their columns: which are kept pending, and which are suspended."""
 
 from __future__ import annotations
 

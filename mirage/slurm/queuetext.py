@@ -96,7 +96,7 @@ class QueuedJob:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """What one answer of ``squeue`` says."""
+    """The content of one answer of ``squeue``."""
 
     pending: JobColumns
     running: JobColumns
@@ -332,7 +332,7 @@ def _with_limit_end(job: Job, completing: bool) -> Job:
 
 
 def _refused_at_once(job: Job) -> bool:
-    """What remains of a rejected ``sbatch``: the controller keeps a record of a job that never was one."""
+    """The rest of a rejected ``sbatch``: the controller keeps a record although no job was created."""
     no_time = job.start == job.end and job.end - job.submit <= 1
     return job.state is JobState.FAILED and job.reason == "BadConstraints" and no_time
 

@@ -40,7 +40,7 @@ class PartitionNodes:
 
     nodes: frozenset[str]
     qos: str
-    """Whose limits hold for all its jobs; empty: none."""
+    """QOS whose limits hold for all jobs of the partition; empty: none."""
     default: bool
 
 

@@ -123,7 +123,7 @@ def script_of(request: JobRequest) -> bytes:
 
 
 def script_arguments(request: JobRequest) -> tuple[str, ...]:
-    """What the script gets as ``$1``, ``$2`` and so on."""
+    """Arguments of the script, as ``$1``, ``$2`` and so on."""
     return request.batch.arguments if request.batch else ()
 
 

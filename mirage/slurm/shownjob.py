@@ -28,7 +28,7 @@ class ShownJob:
 
     job_id: JobId
     uid: int
-    """Whose it is."""
+    """UID of the job's owner."""
     state: JobState
     fields: Mapping[str, str]
     """Further values by Slurm's names, without those that are words for nothing."""

@@ -88,7 +88,7 @@ def failed_launch(canceller: str, owner: str, ran: int) -> bool:
 
 
 def canceller_of(text: str) -> str:
-    """Who, in ``CANCELLED by 1000``; empty: it does not say."""
+    """The UID in ``CANCELLED by 1000``; empty where it is missing."""
     words = text.split()
     return words[2] if len(words) == 3 and words[0].upper() == "CANCELLED" else ""
 

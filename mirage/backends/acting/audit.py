@@ -1,4 +1,4 @@
-"""Who did what to which job in whose name: one line for each attempt, whatever came of it."""
+"""Audit of actions on users' jobs: one line for each attempt, whatever its outcome."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Deed:
     owner: str
     """In whose name."""
     act: str
-    """What was tried, such as ``cancel job 17``."""
+    """The attempted action, such as ``cancel job 17``."""
     job_id: JobId
     """``NO_JOB`` for a submission that gave none."""
     result: str

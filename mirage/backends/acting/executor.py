@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class UserSide(Actuator, Protocol):
-    """What a process of the user does by order."""
+    """Actions that a process of the user performs on request."""
 
     def check_files(self, paths: tuple[str, ...], owner: str) -> tuple[FileState, ...]:
         """The states of these files, in order. Raises ``NotPermitted``."""

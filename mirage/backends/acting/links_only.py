@@ -1,4 +1,4 @@
-"""What may be done in a user's name, checked by the user's own side: Mirage's links, and nothing else.
+"""Permitted actions on behalf of a user, checked on the user's side: on Mirage's links, and on nothing else.
 
 The sender of the requests is trusted to time links. This check, in a process that runs as the user, ensures that
 it cannot act on any other job.
@@ -33,7 +33,7 @@ _MOST_FILES = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whose a job is, and by which tag."""
+    """Owner and tag of a job."""
 
     user: str
     tag: str

@@ -35,7 +35,7 @@ def own_links(commands: Commands, user: str) -> LinksOnly:
 
 
 def identify(commands: Commands, job_id: JobId) -> Identity:
-    """Whose a job is, which comment it carries, when it was submitted and how it stands.
+    """Owner, comment, submission time and state of a job.
 
     Raises ``UnknownJob`` and ``ClusterUnavailable``.
     """

@@ -107,7 +107,7 @@ class ReleaseCluster:
         self._operator.signal(job_id, owner, signal, reach=reach)
 
     def _let_go(self, job: Job, request: JobRequest) -> None:
-        """What keeps it back comes first, as a free job may start the same time; nice is only raised.
+        """Change the conditions first, as a released job may start immediately; nice is only raised.
 
         The dependencies from its owner's submission are replaced by the requested ones. A job that is bound to its
         predecessor's nodes has no dependency instead: Slurm does not plan a dependent job.

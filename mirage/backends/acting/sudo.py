@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _GRACE_S = 1.0
 _BOUNDED = ("/usr/bin/prlimit", "--nproc=1024:1024", "--core=0:0", "--")
-"""What a helper may start: its user may stop or trace it, and it is among the daemon's processes."""
+"""Limits on what a helper starts: its user may stop or trace it, and it is a process of the daemon."""
 _MOST_LEFT = 2
 """Helpers of one user that timed out and have not ended."""
 _ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
@@ -96,7 +96,7 @@ class SudoActuator(ByOrder):
         return self._groups.around(command) if self._groups else contextlib.nullcontext(command)
 
     def _run(self, order: Order, command: list[str]) -> tuple[str, str]:
-        """What the helper printed, on stdout and stderr."""
+        """Run the helper; returns its stdout and stderr."""
         helper = self._helper
         try:
             process = subprocess.Popen(  # noqa: S603 (an argument vector from the configuration; no shell)

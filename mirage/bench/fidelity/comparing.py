@@ -1,4 +1,4 @@
-"""What two schedules of the same jobs have in common: start times, waits, their order."""
+"""Comparison of two schedules of the same jobs: start times, waits, their order."""
 
 from __future__ import annotations
 

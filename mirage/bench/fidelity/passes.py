@@ -37,7 +37,7 @@ class PassPlayer(Player, ABC):
 
     @abstractmethod
     def look(self, kind: str) -> None:
-        """What is to be done at a pass of this kind."""
+        """Perform a scheduling pass of this kind."""
 
     def pass_steps(self) -> Iterator[Step]:
         """The workload, the passes, and what comes free between these."""

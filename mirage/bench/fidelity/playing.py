@@ -33,7 +33,7 @@ Step = tuple[float, int, int, "Callable[[], None]"]
 
 LONGER_S = 86_400
 COMMAND_S = 15
-"""What a command did is sought in accounting within this time before its end."""
+"""The effect of a command is sought in accounting within this time before its end."""
 LIMITS_LATE_S = 31
 """slurmctld looks for jobs beyond their limits every half minute; how late it was is in the recorded run times."""
 ENDS = {"FAILED": JobState.FAILED, "TIMEOUT": JobState.TIMEOUT}
@@ -41,7 +41,7 @@ ENDS = {"FAILED": JobState.FAILED, "TIMEOUT": JobState.TIMEOUT}
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What the simulator did with a recording."""
+    """Results of the simulator for a recording."""
 
     starts: dict[int, int]
     """By the recorded id, of jobs that started."""

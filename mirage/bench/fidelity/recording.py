@@ -31,7 +31,7 @@ class Outcome:
     nodes: str
     """A host list; ``None assigned`` where it never started."""
     by: str
-    """What started it: ``main``, ``backfill``, or "" where the log does not say."""
+    """Scheduler that started it: ``main``, ``backfill``, or "" where the log does not show it."""
 
     @property
     def ran(self) -> bool:
@@ -75,7 +75,7 @@ class RecordedJob:
 
 @dataclass(frozen=True, slots=True)
 class RecordedChange:
-    """What was done at a time, to the job with the id ``job`` or to the cluster."""
+    """An action at a given time on the job with the id ``job`` or on the cluster."""
 
     time: int
     kind: str

@@ -1,4 +1,4 @@
-"""What slurmctld's settings mean for chains."""
+"""Effects of slurmctld's settings on chains."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _priority(settings: Row, steering: Steering) -> Iterator[Finding]:
 
 
 def _age(settings: Row, age: int, share: int) -> Finding:
-    """What waiting gains where fair share counts as well (replays of LS6, docs/benchmarks/handovers.md)."""
+    """Gain of waiting where fair share counts as well (replays of LS6, docs/benchmarks/handovers.md)."""
     found = f"PriorityWeightAge={age}, PriorityWeightFairShare={share}"
     if share >= OUTWEIGHED * age:
         follows = (

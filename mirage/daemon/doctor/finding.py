@@ -27,7 +27,7 @@ class Finding:
     follows: str = ""
     """The effect on chains."""
     todo: str = ""
-    """What to do."""
+    """The fix, such as a command."""
 
 
 def ok(check: str, found: str, follows: str = "") -> Finding:

@@ -1,4 +1,4 @@
-"""Who leads, where several daemons may share one database."""
+"""Leadership among daemons that share one database."""
 
 from __future__ import annotations
 

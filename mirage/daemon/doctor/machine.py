@@ -1,4 +1,4 @@
-"""What this machine allows: directories, sockets, clock, the means of each acting mode."""
+"""Checks of this machine: directories, sockets, clock, the means of each acting mode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Slurm shows and allows the daemon's account, and those in whose name links are submitted."""
+"""Rights in Slurm of the daemon's account and of the users on whose behalf it submits links."""
 
 from __future__ import annotations
 

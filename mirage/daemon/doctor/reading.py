@@ -1,4 +1,4 @@
-"""What Slurm's administrative commands print, as mappings of text."""
+"""Output of Slurm's administrative commands, as mappings of text."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def check_restoration(config: Config) -> Iterator[Finding]:
-    """What a restored database means for chains and tokens; nothing for any other. Changes nothing."""
+    """Effects of a restored database on chains and tokens; nothing for any other. Changes nothing."""
     try:
         found = read_restoration(config.store.url)
     except MirageError as error:

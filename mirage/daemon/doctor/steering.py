@@ -15,7 +15,7 @@ _OTHERS = "pin ages (links need whole nodes); nice ages, but a link starts immed
 
 
 def look_at_turns(found: str, chosen: Steering) -> Finding:
-    """What gains a place where jobs run in turn (priority/basic)."""
+    """Modes that gain a place where jobs run in turn (priority/basic)."""
     follows = (
         "jobs run in order of submission: pin keeps a link's place; a job that is released, or whose nice value "
         "changes, goes to the end of the queue, so hold and nice gain nothing"
@@ -27,7 +27,7 @@ def look_at_turns(found: str, chosen: Steering) -> Finding:
 
 
 def look_at_steering(settings: Row, chosen: Steering) -> Finding:
-    """What ages under ``PriorityFlags`` and ``AccountingStorageEnforce``; ``chosen``: what new chains get."""
+    """Modes that age under ``PriorityFlags`` and ``AccountingStorageEnforce``; ``chosen``: that of new chains."""
     flags, enforced = settings.get("PriorityFlags", ""), settings.get("AccountingStorageEnforce", "")
     found = f"PriorityFlags={flags or 'none'}, AccountingStorageEnforce={enforced or 'none'}"
     if "ACCRUE_ALWAYS" in flags.upper():

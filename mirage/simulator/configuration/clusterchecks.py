@@ -1,4 +1,4 @@
-"""What must hold between the parts of a cluster configuration, whatever file it came from."""
+"""Conditions between the parts of a cluster configuration, whatever file it came from."""
 
 from __future__ import annotations
 

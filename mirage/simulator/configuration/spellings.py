@@ -14,7 +14,7 @@ from mirage.slurm import duration as durations
 from mirage.slurm import hostlist, tres
 
 MAX_AMOUNT = (1 << 62) - 1
-"""What the simulator's 64-bit sums can still add up."""
+"""Largest amount that the simulator's 64-bit sums can still add up."""
 
 NOT_CONSUMED = "no_consume"
 

@@ -56,7 +56,7 @@ def describe(request: JobRequest, now: Seconds, host: str = "", version: int = N
 
 
 def describe_change(change: JobChange) -> Record:
-    """What to send for a pending job; what stays as it is is not there."""
+    """Fields to send for a change of a pending job; unchanged ones are left out."""
     fields: Record = {}
     if change.held is not None:
         fields["hold"] = change.held

@@ -15,7 +15,7 @@ _TOO_LARGE = 10**18
 
 
 def wrong(record: Record, name: str, wanted: str) -> BadSpelling:
-    """What to raise for a field that is missing or of another kind; names the record where it has a name."""
+    """The error for a field that is missing or of another kind; names the record where it has a name."""
     of = next((f"{key} {record[key]}: " for key in ("job_id", "name") if key in record), "")
     return BadSpelling(repr(record.get(name)), f"{of}field {name}: expected {wanted}")
 

@@ -116,7 +116,7 @@ def _minutes(times: Record) -> str:
 
 
 def _amounts(tres: Record, name: str) -> dict[str, int]:
-    """What was given or asked for, memory in megabytes; what has no amount is left out."""
+    """Allocated or requested TRES, memory in megabytes; entries without an amount are left out."""
     listed = tres.get(name)
     if type(listed) is not list or not all(type(each) is dict for each in listed):
         raise wrong(tres, name, "a list of objects")

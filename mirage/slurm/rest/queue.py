@@ -203,7 +203,7 @@ def _queued_job(record: Record, user_name: UserName) -> QueuedJob:
 
 
 def _refused_at_once(job: Job) -> bool:
-    """What remains of a rejected submission: the controller keeps a record of a job that never was one."""
+    """The rest of a rejected submission: the controller keeps a record although no job was created."""
     no_time = job.start == ABSENT and job.end - job.submit <= 1
     return job.state is JobState.FAILED and job.reason == "BadConstraints" and no_time
 

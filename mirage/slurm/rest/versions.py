@@ -30,7 +30,7 @@ def offered(paths: Iterable[str]) -> tuple[str, ...]:
 
 
 def unsupported(where: str, found: tuple[str, ...]) -> UnsupportedSlurm:
-    """What to raise where none of ``KNOWN`` is offered."""
+    """The error to raise where none of ``KNOWN`` is offered."""
     known = f"{spell(OLDEST)} to {spell(NEWEST)}"
     return UnsupportedSlurm(
         f"{where} offers {', '.join(found) or 'no version of the REST API'}; Mirage knows {known}"
