@@ -45,7 +45,7 @@ class Aim:
     """Objective of a chain's handovers."""
 
     kind: AimKind = AimKind.CHEAPEST
-    """Prices by which the handovers are measured."""
+    """The criterion by which handovers are measured."""
     value: float = 0.0
     """NO_INTERRUPTION: a chance, within 0 and 1. OVERLAP: seconds."""
 

@@ -79,7 +79,7 @@ def spell(seconds: Seconds) -> str:
 
 
 def parse_human(text: str) -> Seconds:
-    """Parse a duration as users type it: ``48h``, ``90s``, ``1d12h``, ``1.5 h``; or in Slurm's forms with ``:``, ``-``.
+    """Parse a duration as users type it (``48h``, ``90s``, ``1d12h``, ``1.5 h``), or as Slurm prints it.
 
     A bare number is rejected, since Slurm would read minutes where most people mean hours or seconds; but 0 is 0.
     UNLIMITED is none: most durations have an end. Fractions are rounded to whole seconds. Raises ``BadSpelling``.
