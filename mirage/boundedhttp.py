@@ -42,7 +42,7 @@ LEAVING_SEEN_WITHIN = 1.0
 """Seconds until it is seen that a client has left of which no more is read just now."""
 _OF_A_BODY = frozenset({b"content-length", b"transfer-encoding"})
 PRESENCE = "mirage.presence"
-"""Where a request's scope has the ``Presence`` of its client."""
+"""Key of the client's ``Presence`` in a request's scope."""
 
 
 class Presence:

@@ -125,7 +125,7 @@ class JobHistory(Protocol):
 
 
 class LinkAccounting(Protocol):
-    """Where jobs that have left the queue are found by their comments."""
+    """Jobs that have left the queue, found by their comments."""
 
     def keeps_comments(self) -> bool | None:
         """Whether comments of jobs are kept; ``None``: not known. Raises ``ClusterUnavailable``."""
@@ -171,7 +171,7 @@ class Predictor(Protocol):
 
     @property
     def name(self) -> str:
-        """As the user names it, such as ``fixed:6h``."""
+        """Name as the user writes it, such as ``fixed:6h``."""
 
     @property
     def wants(self) -> Wants:
@@ -211,7 +211,7 @@ class ChainStore(Protocol):
 
 
 class Leases(Protocol):
-    """Where it stands which of several daemons leads. Dumb: ``control/election.py`` has the rules."""
+    """Record of the daemon that leads. Without policy: ``control/election.py`` has the rules."""
 
     def read(self) -> Lease:
         """The lease now. Raises ``StoreUnavailable``."""
@@ -251,7 +251,7 @@ class Ordering(Protocol):
 
     @property
     def name(self) -> str:
-        """As the user names it, such as ``sjf``."""
+        """Name as the user writes it, such as ``sjf``."""
 
     def score(self, view: PoolView) -> NDArray[np.float64]:
         """One number for each of ``view.pending``: the smallest is the first. Ties go by order of submission.
@@ -271,7 +271,7 @@ class Placer(Protocol):
 
     @property
     def name(self) -> str:
-        """As the user names it, such as ``best-fit``."""
+        """Name as the user writes it, such as ``best-fit``."""
 
     def place(self, view: PoolView, order: NDArray[np.int32], *, strict: bool) -> tuple[Placement, ...]:
         """Places for as many of the tasks ``order`` (rows, first come first) as fit into what is free.
@@ -286,7 +286,7 @@ class RequestPolicy(Protocol):
 
     @property
     def name(self) -> str:
-        """As the user names it, such as ``edf``."""
+        """Name as the user writes it, such as ``edf``."""
 
     @property
     def period(self) -> float:

@@ -35,7 +35,7 @@ _LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 _RECENT_DAYS = 2
-"""How far back jobs are looked for whose id was never learned."""
+"""Age up to which jobs without a known ID are searched."""
 _EPOCH = {"SLURM_TIME_FORMAT": "%s"}
 NO_ACCOUNTING = "accounting storage is disabled"
 

@@ -34,9 +34,9 @@ _TAG = re.compile(r"mirage:[A-Za-z0-9._-]+:[0-9]+")
 ShowsAll = Callable[[bool], bool]
 """Given whether jobs of other users are seen, whether all are."""
 _SHOWN_FOR: Seconds = 60
-"""How long Slurm's answer counts whether it shows the jobs of all users."""
+"""Maximum age of Slurm's answer whether it shows the jobs of all users."""
 GRACE: Seconds = 600
-"""How long accounting may lag behind the controller before a link that it lacks counts as lost, s."""
+"""Maximum delay of accounting behind the controller before a link that it lacks counts as lost, s."""
 
 # Ends after which a job does not go back to the queue; the others may be a requeue in the making.
 _FINAL = (
@@ -54,7 +54,7 @@ class LinkMemory:
     """Keeps the last state of each link, for times without an answer from accounting."""
 
     account_name: str = ""
-    """As whom Slurm is queried; empty: this account sees the jobs of all users."""
+    """Account that queries Slurm; empty: this account sees the jobs of all users."""
     shows_all: ShowsAll = lambda seen: False
     """Queries whether this account sees the jobs of all users; false if Slurm does not answer that."""
     last: dict[str, Job] = field(default_factory=dict)

@@ -60,6 +60,6 @@ class CheckedCluster:
         expected: Mapping[str, JobId] = NOTHING_EXPECTED,
         identities: Mapping[str, LinkIdentity] = NO_IDENTITIES,
     ) -> Snapshot:
-        """As the cluster behind; raises what ``check`` does."""
+        """Take the wrapped cluster's snapshot after ``check``; raises what ``check`` does."""
         self._check()
         return self._cluster.snapshot(queue=queue, expected=expected, identities=identities)

@@ -51,7 +51,7 @@ class LaunchSettings:
     """The parts of a user's shell that a command inherits besides environment and standard input."""
 
     directory: str = "/"
-    """Where it works; ``/`` where this cannot be entered."""
+    """Working directory; ``/`` where this cannot be entered."""
     nice: int | None = None
     """Its nice value, where the system permits it; ``None``: this process's."""
     script: bytes = b""

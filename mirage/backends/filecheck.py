@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _ROOT = 0
 _MOST_LINKS = 40
-"""As the kernel."""
+"""Maximum number of symbolic links in a path, as in the kernel."""
 _MOST_NAMES = 3_000
 """On the way to one file, those of symbolic links included; a path alone has 2,047 at most."""
 _MOST_NAMES_AT_ONCE = 8_192
@@ -133,7 +133,7 @@ class _Walk:
         self._viewer = viewer
         self._links = 0
         self.names = 0
-        """How many were looked up."""
+        """Number of names that were looked up."""
         self._rest: list[str] = []
         self._last = "."
         self._here: list[str] = []

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 _CONFIGURATIONS = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf")
 _DAY = 86_400
 _LOOK_BACK = 2 * _DAY
-"""How far back a link whose id is not known is looked for."""
+"""Age up to which a link without a known ID is searched."""
 _REACHES = {SignalReach.BATCH: 0x01, SignalReach.STEPS: 0x00, SignalReach.ALL: 0x08}
 """KILL_JOB_BATCH and KILL_FULL_JOB of slurm.h; without a flag the steps alone are signalled."""
 _SIGKILL = int(signals.SIGKILL)

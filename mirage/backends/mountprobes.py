@@ -1,4 +1,4 @@
-"""Where file systems are mounted, and which of them answer."""
+"""Mount points of file systems, and which of them answer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FRESH = 1.0
 
 
 class MountPoints:
-    """Where file systems are mounted, read again after a minute; asks the kernel, never a file system."""
+    """Mount points of file systems, read again after a minute; queries the kernel, never a file system."""
 
     def __init__(self, table: Path = _MOUNTS, stopwatch: Callable[[], float] = time.monotonic) -> None:
         self._table, self._stopwatch = table, stopwatch

@@ -55,7 +55,7 @@ class PacedCluster:
         self._present().update(job_id, owner, change)
 
     def signal(self, job_id: JobId, owner: str, signal: str, *, reach: SignalReach) -> None:
-        """Nothing comes of it. Raises ``UnknownJob``."""
+        """Do nothing: a simulated job ignores signals. Raises ``UnknownJob``."""
         self._present().signal(job_id, owner, signal, reach=reach)
 
     def estimate_start(self, request: JobRequest) -> Seconds:
@@ -71,7 +71,7 @@ class PacedCluster:
         return self._present().standing(request)
 
     def default_partition(self) -> str:
-        """As the simulated cluster is described."""
+        """The default partition of the simulated cluster."""
         return self._cluster.default_partition()
 
     def why_shared(self, job: Job, *, spreads: bool = False) -> str:

@@ -41,7 +41,7 @@ class RecordingCluster:
         expected: Mapping[str, JobId] = NOTHING_EXPECTED,
         identities: Mapping[str, LinkIdentity] = NO_IDENTITIES,
     ) -> Snapshot:
-        """As the cluster behind. The queue is always asked for: its starts are what predictions learn from."""
+        """Take the wrapped cluster's snapshot, always with the queue: predictions are trained on its starts."""
         del queue
         began = time.monotonic()
         try:

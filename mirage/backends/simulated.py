@@ -130,7 +130,7 @@ class SimulatedCluster:
             self.simulation.set_node_list(job_id, change.node_list)
 
     def signal(self, job_id: JobId, owner: str, signal: str, *, reach: SignalReach) -> None:
-        """Nothing comes of it: what a simulated job does is in its script. Raises ``UnknownJob``."""
+        """Do nothing: the job's script object decides how it runs. Raises ``UnknownJob``."""
         del owner, signal, reach
         if self.simulation.job(job_id).state is not JobState.RUNNING:
             raise UnknownJob(f"job {job_id} is no longer running")
@@ -177,7 +177,7 @@ class SimulatedCluster:
         return self.simulation.standing(request)
 
     def default_partition(self) -> str:
-        """As the simulated cluster is described."""
+        """The default partition of the simulated cluster."""
         return self.simulation.default_partition
 
     def now(self) -> Seconds:

@@ -39,7 +39,7 @@ class Limits:
     running: tuple[RunningJob, ...]
 
     def left(self, user: str, account: str, qualities: tuple[str, ...]) -> int:
-        """How many more jobs of such a kind may run; ``NO_LIMIT`` where nothing bounds them."""
+        """Number of further jobs of this kind that may run; ``NO_LIMIT`` where nothing bounds them."""
         bounds = [*self._by_association(user, account), *self._by_qos(user, account, qualities)]
         left = [max(most - taken, 0) for most, taken in bounds if most >= 0]
         return min(left, default=NO_LIMIT)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 EVERY: Seconds = 3_600
-"""How old an answer may become."""
+"""Maximum age of an answer."""
 
 _ASSOCIATIONS = (
     *("--parsable2", "show", "assoc"),

@@ -1,4 +1,4 @@
-"""How much one cycle of the daemon costs on a large and busy cluster."""
+"""Cost of one cycle of the daemon on a large and busy cluster."""
 
 from __future__ import annotations
 

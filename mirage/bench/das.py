@@ -1,4 +1,4 @@
-"""How long DAS's agents take to decide: CPU milliseconds of one decision by both, on untrained or trained ones."""
+"""Decision time of DAS's agents: CPU milliseconds of one decision by both, untrained or trained."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class Size:
 
 
 def sized(pending: int, nodes: int, chains: int) -> Size:
-    """As large as asked for, with a running job for each node."""
+    """A size as given, with a running job for each node."""
     return Size(pending, nodes, nodes, chains, max(1, pending // 250))
 
 
@@ -67,7 +67,7 @@ def install(folder: Path, size: Size, records: tuple[ChainRecord, ...], now: int
 
 
 def calls(folder: Path) -> int:
-    """How often any of the commands was called."""
+    """Number of calls of any of the commands."""
     return len((folder / "calls").read_text(encoding="utf-8").splitlines())
 
 

@@ -1,4 +1,4 @@
-"""How good the predictors have been on this daemon's own handovers, measured periodically."""
+"""Accuracy of the predictors on this daemon's own handovers, measured periodically."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ class Observability:
 
 
 def build_channels(config: NotificationsSection) -> Iterator[Channel]:
-    """Those configured. Raises ``ConfigError`` for one that cannot work."""
+    """The configured channels. Raises ``ConfigError`` for one that cannot work."""
     hook = config.webhook
     if hook.url_file:
         webhook = Webhook(Path(hook.url_file), hook.events, hook.format == "chat", hook.timeout)

@@ -73,7 +73,7 @@ def quotas_of(config: Config) -> Quotas:
 
 
 def build_pacing(config: Config) -> Pacing:
-    """How often the cluster is asked."""
+    """Intervals at which the cluster is polled."""
     loop = config.loop
     return Pacing(loop.interval, loop.jitter, loop.longest_interval, loop.slow_answer)
 
@@ -119,7 +119,7 @@ def build_guards(
 
 
 def _watched(config: Config, in_shadow: Sequence[str], guard: Callable[[str], Guard]) -> list[Guard]:
-    """Those of the models in shadow; one that cannot be loaded is left out."""
+    """Guards of the models in shadow; one that cannot be loaded is left out."""
     found = []
     for name in in_shadow:
         if name in (config.loop.predictor, *config.loop.shadows):

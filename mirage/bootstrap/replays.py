@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def build_replays(service: Service) -> ReplayRuns:
-    """Those of a daemon, kept in its state directory."""
+    """Replays of a daemon, kept in its state directory."""
     config = service.config
     offered = Path(config.replays.folder) if config.replays.folder else None
 

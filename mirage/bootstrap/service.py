@@ -78,7 +78,7 @@ class Service:
     reload: Callable[[], None] = _nothing
     """Reads the configuration again before the next cycle. Any thread."""
     origin: Callable[[tuple[str, ...]], str] = _unknown
-    """Where the value of a key comes from."""
+    """Source of the value of a key."""
     cycle_seconds: float | None = None
     """Real seconds that the last cycle took."""
     in_cycle: bool = False

@@ -35,7 +35,7 @@ _WARM_UP = 9 * 86_400
 """Simulated seconds of background load before the daemon begins: an empty cluster has no queue, and look-ahead
 draws what may come from at least a week."""
 _DAYS = 60
-"""How long a generated load lasts."""
+"""Length of a generated load, in seconds."""
 
 
 def simulated_world(section: SimulatedSection, state: Path) -> World:

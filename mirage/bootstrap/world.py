@@ -79,9 +79,9 @@ class World:
     clock: RealTimeClock
     lore: Lore = NOTHING_KNOWN
     user: str = ""
-    """As whom the daemon submits in acting mode ``own``; empty: not known."""
+    """User as whom the daemon submits in acting mode ``own``; empty: not known."""
     desk: OrderDesk | None = None
-    """Where users' agents fetch their orders, in that mode."""
+    """Queue from which users' agents fetch their requests, in acting mode ``agent``."""
     files: BackgroundFiles = field(default_factory=local_files)
     """Checks of users' files, by an account that may see them."""
     check_request: Callable[[JobRequest], None] = takes_any

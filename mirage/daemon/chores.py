@@ -38,7 +38,7 @@ _OUT_OF_THE_BOX = ("random-forest", "xgboost")
 
 
 def learning_chores(service: Service, stopped: Event) -> Iterator[Chore]:
-    """Those of a service; each ends soon when ``stopped`` is set."""
+    """Periodic tasks of a service; each ends soon when ``stopped`` is set."""
     often = max(_SHORTEST, min(_TRY_EVERY, 3_600 / service.clock.rate))
     lore = service.lore
     if service.restored is not None:

@@ -1,4 +1,4 @@
-"""How the C library keeps memory that is not used any more."""
+"""Settings of the C library's allocator for memory that is no longer used."""
 
 from __future__ import annotations
 

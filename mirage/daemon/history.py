@@ -39,7 +39,7 @@ _PAUSE = 2.0
 
 
 class Waits(Protocol):
-    """Where waits go; those known already are left as they are."""
+    """Sink of waits; rows of known waits are left unchanged."""
 
     def add(self, jobs: StartedJobs) -> None:
         """Store the waits of these jobs, which have started."""

@@ -1,4 +1,4 @@
-"""Where a training runs: a process on this machine, or a job of the cluster's."""
+"""Places of a training: a process on this machine, or a job on the cluster."""
 
 from __future__ import annotations
 

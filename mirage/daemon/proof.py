@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _HOUR, _DAY = 3_600, 86_400
 LEAST: Seconds = 14 * _DAY
-"""Nothing is trained on a shorter history."""
+"""Minimum length of the history for a training."""
 _WARM_UP: Seconds = 7 * _DAY
 """Maximum time before the first handover: the simulated queue fills, and the first waits are known."""
 _TEST: Seconds = 21 * _DAY

@@ -47,7 +47,7 @@ class Curriculum:
     limit: Seconds
     """Of the links, or the partition's where that is less."""
     span: Seconds
-    """How far back jobs are learned from."""
+    """Length of the history whose jobs are used, in seconds."""
     weights: Weights
     partition: str = ""
     promote: bool = True
@@ -61,7 +61,7 @@ class Begun:
     begun: Seconds
     """Instant."""
     tries: int = 1
-    """How often it has begun."""
+    """Number of starts."""
     over: bool = False
     """Whether it has ended; else the daemon was killed meanwhile."""
 
@@ -72,7 +72,7 @@ class Retraining:
 
     curriculum: Curriculum
     jobs: Callable[[Seconds], JobTable]
-    """Those submitted since a time."""
+    """Jobs submitted since a time."""
     cluster: Callable[[Path], str]
     """Value of ``mirage evaluate --cluster``; may write files into the directory."""
     launcher: Launcher

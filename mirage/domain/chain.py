@@ -109,7 +109,7 @@ class Chain:
     chain_id: ChainId
     """Unique ID, never reused."""
     name: str
-    """As its owner calls it."""
+    """Name that its owner gave."""
     owner: str
     """User on whose behalf links are submitted."""
     request: JobRequest
@@ -119,11 +119,11 @@ class Chain:
     failures: FailurePolicies = USUAL
     """Actions after a failed link, by kind of failure."""
     handover: Handover = Handover()
-    """How a running predecessor is ended."""
+    """Settings for the end of a running predecessor."""
     steering: Steering = Steering.OFF
-    """How a successor that waits in the queue is held."""
+    """Mode in which a pending successor is held."""
     lead: Seconds = 600
-    """How long before its predecessor's end a held successor is released; 0, or one writer: it stays pinned."""
+    """Time before its predecessor's end at which a held successor is released; 0, or one writer: stays pinned."""
     predictor: str = ""
     """Which predictor chooses when its links are submitted; empty: the daemon's."""
     aim: Aim = CHEAPEST

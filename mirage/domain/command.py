@@ -60,7 +60,7 @@ class UpdateChain:
     """Continue by other settings; rejected where they are no longer ``before``."""
 
     before: Chain
-    """As the one who asks knew it."""
+    """The chain as the caller knew it."""
     after: Chain
     by: str
 

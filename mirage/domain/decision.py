@@ -24,7 +24,7 @@ _NOT_TOLD = JobTraits.unknown(0)
 
 @dataclass(frozen=True, slots=True)
 class RecentWaits:
-    """How long jobs waited that started recently, as columns of equal length, oldest start first."""
+    """Waits of jobs that started recently, as columns of equal length, oldest start first."""
 
     start: Int64
     wait: Int64
@@ -88,7 +88,7 @@ class Standing:
     fair_share: float = float("nan")
     """The fair-share factor, within 0 and 1; ``nan`` also where Slurm computes none."""
     jobs_left: int = ABSENT
-    """How many more jobs of the owner may run at the same time; ``NO_LIMIT``: no bound."""
+    """Number of further jobs of the owner that may run at the same time; ``NO_LIMIT``: no bound."""
     reserved_nodes: int = ABSENT
     """Nodes of the partition that reservations of others take within the successor's limit from now."""
 
@@ -98,7 +98,7 @@ class Wants:
     """Inputs that a predictor requires of an observation. Some of them need an RPC."""
 
     waits: int = 0
-    """How many recent waits."""
+    """Number of recent waits."""
     queue: bool = False
     """The snapshot's jobs and partitions; our own links are always there."""
     plan: bool = False
@@ -106,7 +106,7 @@ class Wants:
     window: bool = False
     """The summed-up queue of the last day."""
     history: Seconds = 0
-    """How far back jobs of all users are required, by submission, s."""
+    """Required length of the history of all users' jobs, by submission, s."""
     standing: bool = False
     """Grants of the controller to the owner."""
 
@@ -169,7 +169,7 @@ class WaitForecast:
 
 @dataclass(frozen=True, slots=True)
 class ActionScores:
-    """How good each action is now (higher is better), as a learned policy or an oracle says it."""
+    """Score of each action now (higher is better), by a trained policy or an oracle."""
 
     submit: float
     hold: float

@@ -11,7 +11,7 @@ _LONGEST_BACKOFF = 6 * 3_600
 
 
 class FailureKind(StrEnum):
-    """How a link can end before its time."""
+    """Kinds of a link's end before its time."""
 
     EXIT = "exit"
     """Its script failed: non-zero exit code, out of memory."""
@@ -61,11 +61,11 @@ class FailurePolicies:
     """One policy for each kind of failure."""
 
     exit: FailurePolicy = FailurePolicy(Recovery.RETRY)
-    """Where its script failed."""
+    """Policy after a failed script."""
     node: FailurePolicy = FailurePolicy(Recovery.CONTINUE)
-    """Where the cluster failed it."""
+    """Policy after a failure of the cluster."""
     cancelled: FailurePolicy = FailurePolicy(Recovery.STOP)
-    """Where a user cancelled it."""
+    """Policy after a cancellation by a user."""
 
     def of(self, kind: FailureKind) -> FailurePolicy:
         """Return the policy for one kind of failure; ``cancelled`` for all but exits and node failures."""

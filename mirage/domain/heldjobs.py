@@ -27,7 +27,7 @@ class HeldJobs:
         return iter(self._jobs)
 
     def of(self, chain: Chain) -> Sequence[Job]:
-        """Those of the chain's owner with tags of its links."""
+        """Held jobs of the chain's owner that have tags of its links."""
         return self._of_chain.get((chain.owner, chain.tag(0).rpartition(":")[0]), ())
 
     def find(self, tag: str, owner: str) -> Job | None:

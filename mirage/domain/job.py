@@ -117,15 +117,15 @@ class WarnSignal:
     """``sbatch --signal``: Slurm warns the job before its limit ends it (up to a minute earlier than asked)."""
 
     name: str = "USR1"
-    """Such as USR1 or TERM."""
+    """Signal name such as USR1 or TERM."""
     lead: Seconds = 300
-    """How long before the limit."""
+    """Seconds before the time limit."""
     batch_only: bool = False
     """Only the batch shell is signalled (``B:``), not the steps."""
 
     @property
     def spelling(self) -> str:
-        """As ``--signal`` wants it, such as ``B:USR1@300``."""
+        """Format for ``--signal``, such as ``B:USR1@300``."""
         return f"{'B:' if self.batch_only else ''}{self.name}@{self.lead}"
 
 
@@ -140,7 +140,7 @@ class BatchScript:
     environment: tuple[tuple[str, str], ...] = ()
     """The whole environment of the submission, so that a job gets what its owner had, not what a daemon has."""
     directory: str = ""
-    """Where the job runs and writes its output."""
+    """Working directory of the job, where it writes its output."""
     arguments: tuple[str, ...] = ()
     """The script's ``$1``, ``$2`` and so on."""
     umask: int | None = None
@@ -165,7 +165,7 @@ class JobRequest:
     limit: Seconds
     """Time limit."""
     nodes: int = 1
-    """How many."""
+    """Number of nodes."""
     partition: str = ""
     """Empty: the cluster's default partition."""
     account: str = ""
@@ -255,10 +255,10 @@ class Job:
     node_list: str = ""
     """Slurm's host list: the nodes it runs or ran on; pending: those that it must have."""
     completing: bool = False
-    """It has ended, and its nodes are still being cleaned up."""
+    """The job has ended, and its nodes are still being cleaned up."""
     past_runs: tuple[tuple[Seconds, Seconds, Seconds], ...] = ()
     """Of a job that was requeued: its runs before this one (``PastRun``), the first one first."""
     runs_untold: bool = False
-    """It was requeued, and accounting does not answer about the runs before this one."""
+    """The job was requeued, and accounting does not answer about the runs before this one."""
     begin: Seconds = ABSENT
     """Of a pending job that is put off, by its owner or as it was requeued: when it may start at the earliest."""

@@ -63,7 +63,7 @@ class JobTable:
     """
 
     job_id: NDArray[np.str_]
-    """As the source prints it: ``123``, ``123_4`` (array task), ``123+1`` (het component)."""
+    """Job ID as the source prints it: ``123``, ``123_4`` (array task), ``123+1`` (het component)."""
     user: Names
     account: Names
     partition: Names
@@ -84,13 +84,13 @@ class JobTable:
     gres: Int32
     """Shape (jobs, len(gres_names)); 0 where not asked."""
     gres_names: tuple[str, ...]
-    """Such as ``gpu``, ``gpu:a100``, ``npu``."""
+    """GRES name such as ``gpu``, ``gpu:a100``, ``npu``."""
     constraint: Names
     """Node features as asked, ``&`` between them."""
     node_list: Names
     """Slurm's host list of the nodes it ran on."""
     source: str = ""
-    """Where the table came from, for messages."""
+    """Source of the table, for messages."""
     origin: int = 0
     """Unix time of the trace's second 0 where times are relative; 0 where they are epoch seconds."""
     notes: tuple[str, ...] = field(default=())

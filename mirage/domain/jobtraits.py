@@ -31,11 +31,11 @@ class JobTraits:
     gres: Names
     """Kinds as ``gres_class`` writes them, such as ``gpu:a100`` and ``none``."""
     gres_per_node: Int64
-    """How many of the first kind a node has."""
+    """Number of GRES of the first kind per node."""
 
     @classmethod
     def unknown(cls, count: int) -> JobTraits:
-        """Those of ``count`` jobs of which nothing is known."""
+        """Traits of ``count`` jobs of which nothing is known."""
         absent = Names.absent(count)
         return cls(absent, absent, *unknown_gres(count))
 

@@ -12,7 +12,7 @@ class Lease:
     holder: str = ""
     """Holder, unique per state directory; empty: none."""
     name: str = ""
-    """How people call the holder."""
+    """Name of the holder for users."""
     term: int = 0
     """Counts those who had it one after the other; never goes back."""
     beat: int = 0

@@ -13,7 +13,7 @@ NO_JOB = JobId(0)
 
 
 class LinkState(StrEnum):
-    """Where a link is; only ever moves on, except that a requeued job goes back to pending."""
+    """State of a link; it only moves on, except that a requeued job becomes pending again."""
 
     PLANNED = "planned"
     """Intent stored; the job may or may not have reached the cluster."""
@@ -59,7 +59,7 @@ class Link:
     looks: bool = False
     """Before its script it asks Slurm for the link before, and waits until that one is over."""
     waited: bool = False
-    """It ended while it waited for that: its script has not run."""
+    """The link ended while it waited for that: its script has not run."""
     suspended: Seconds = ABSENT  # running: since when Slurm has it suspended, as a snapshot first showed
     resumed: Seconds = ABSENT  # when the service last continued, having stood still by such a suspension
     stood: Seconds = 0  # suspended for, before that, while no other link of the chain ran

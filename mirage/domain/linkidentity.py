@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _TAG = re.compile(r"(mirage:[A-Za-z0-9._-]+):([0-9]+)", re.ASCII)
 _CLOCKS_APART: Seconds = 2 * 3_600
-"""How far the clock by which a link was sent may be ahead of Slurm's."""
+"""Maximum lead of the sender's clock over Slurm's."""
 _KEPT_OF_NAME = 60
 """Characters of a job name that the accounting's database keeps, whatever their size in bytes."""
 
@@ -41,7 +41,7 @@ class LinkIdentity:
 
 
 NO_IDENTITIES: Mapping[str, LinkIdentity] = MappingProxyType({})
-"""Nothing is known of any link but its tag."""
+"""No identity is known of any link beyond its tag."""
 
 
 def is_tag(comment: str) -> bool:

@@ -18,7 +18,7 @@ class NoticeKind(StrEnum):
     """A service is down for longer than is tolerated, or runs again after that."""
     DONE = "chain-done"
     STUCK = "chain-stuck"
-    """It paused or stopped by itself, or its link waits far longer than was predicted."""
+    """The chain paused or stopped by itself, or its link waits far longer than predicted."""
     WEEK = "week"
     """Losses of the last week's handovers, and what was saved."""
     PROTECTED = "protected-mode"

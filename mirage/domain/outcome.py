@@ -1,4 +1,4 @@
-"""How one handover came out."""
+"""Outcome of one handover."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Outcome:
     """The last of the links before; the successor's own end where that is earlier."""
     successor_start: Seconds
     alternative: Alternative | None = None
-    """How long a successor that was submitted at the predecessor's end would have waited; ``None``: not known."""
+    """Wait of a successor that would have been submitted at the predecessor's end; ``None``: not known."""
 
     @property
     def x(self) -> Seconds:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ScriptReference:
-    """Where the database keeps a script, its environment and its arguments; digests are SHA-256 in hexadecimal."""
+    """Place of a script, its environment and its arguments in the database; digests are SHA-256 in hexadecimal."""
 
     text: str
     """Digest of the script."""

@@ -1,4 +1,4 @@
-"""How people spell what they want of handovers: ``cheapest``, ``no-interruption=90%``, ``overlap=30m``."""
+"""Text form of objectives: ``cheapest``, ``no-interruption=90%``, ``overlap=30m``."""
 
 from __future__ import annotations
 

@@ -179,7 +179,7 @@ class LinkRefused:
     index: int
     reason: str
     pause: Seconds
-    """How long to wait before the next try."""
+    """Seconds until the next try."""
     counts: bool = True
     """Whether the chain itself may cause it: consecutive rejections of this kind lengthen its pauses."""
     by_slurm: bool = True

@@ -142,7 +142,7 @@ def let_run(record: ChainRecord, now: Seconds) -> str:
 
 
 def _early_ones(record: ChainRecord) -> int:
-    """How many of the last links were replaced early; where there is one writer no link replaces another."""
+    """Number of the last links that were replaced early; with one writer no link replaces another."""
     if record.chain.one_writer:
         return 0
     return sum(map(_replaced_early, [link for link in record.links if link.started][-_EARLY_AMONG - 1 : -1]))

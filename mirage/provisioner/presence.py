@@ -25,15 +25,15 @@ class Kept(StrEnum):
     ADMIN = "administrator"
     """An administrator holds it."""
     PINNED = "pinned"
-    """It may run on its predecessor's nodes alone, which that one has."""
+    """The link may run only on its predecessor's nodes, which the predecessor holds."""
     HELD = "held"
     """Mirage holds it."""
     LOW = "low-rank"
     """Mirage has given it a low rank."""
     DEPENDENT = "dependent"
-    """It may start once the links before it are over."""
+    """The link may start once the links before it are over."""
     BEGIN = "begin"
-    """It is not to begin before a time."""
+    """The link has a begin time."""
 
 
 _ADMIN, _BEGIN, _DEPENDENCY = "JobHeldAdmin", "BeginTime", "Dependency"

@@ -31,7 +31,7 @@ class Protection:
     since: Seconds
     """Slurm has accepted nothing since the first of the counted rejections."""
     chains: int
-    """How many were rejected."""
+    """Number of rejected chains."""
     next_try: Seconds
     """From this time on one of these chains may try; the next one waits for the result."""
     held: frozenset[ChainId] = frozenset()

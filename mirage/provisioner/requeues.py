@@ -47,7 +47,7 @@ def _past_runs(job: Job) -> list[PastRun]:
 
 
 def end_name(link: Link) -> str:
-    """How the link ended, as Slurm calls it."""
+    """End of the link in Slurm's terms."""
     return "REQUEUED" if link.requeued else link.job_state.name
 
 

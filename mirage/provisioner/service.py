@@ -44,7 +44,7 @@ class Service:
 
 
 def service_of(record: ChainRecord, now: Seconds) -> Service:
-    """How the service of a chain is at ``now``."""
+    """State of a chain's work at ``now``."""
     state, up = state_of(record), record.head is not None
     if (stands := standing_since(record)) != ABSENT and not record.over:
         return Service(state, record.paused if state is ServiceState.PAUSED else stands, max(0, now - stands))

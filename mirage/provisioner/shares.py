@@ -44,7 +44,7 @@ class Shares:
 
 
 def shares(tally: Tally, record: ChainRecord, limits: Limits) -> Shares:
-    """Those of the owner of ``record``, one of the tally's records."""
+    """Shares of the owner of ``record``, one of the tally's records."""
     owner = record.chain.owner
     own = tally.of_owner(owner)
     owners = len(tally.active) + (owner not in tally.active)
@@ -87,7 +87,7 @@ def deferral(shares: Shares, live_links: int, submissions: int, limits: Limits) 
 
 
 def fair_share(total: int, owners: int) -> int:
-    """How much of a total each owner has whatever the others do: half of it is divided among them."""
+    """Part of a total that each owner has whatever the others do: half of it is divided among them."""
     return max(1, total // (2 * owners))
 
 

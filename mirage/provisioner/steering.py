@@ -51,7 +51,7 @@ def bid(request: JobRequest, chain: Chain, predecessor: Job) -> JobRequest:
 
 
 def spoken(chain: Chain, predecessor: int) -> str:
-    """How the successor of link ``predecessor`` is held, for the reader."""
+    """Mode in which the successor of link ``predecessor`` is held, as text."""
     until = "ends" if chain.one_writer or not chain.release_lead else "is near its end"
     if chain.method is Steering.PIN:
         return f"bound to the nodes of link {predecessor} until it {until}"

@@ -25,7 +25,7 @@ def standing_since(record: ChainRecord) -> Seconds:
 
 
 def suspended_for(record: ChainRecord, now: Seconds) -> Seconds:
-    """How long nothing of the chain has run until ``now`` because Slurm had suspended it."""
+    """Time until ``now`` in which nothing of the chain has run because Slurm had suspended it."""
     since = standing_since(record)
     present = max(0, now - since) if since != ABSENT and not record.over else 0
     return sum(link.stood for link in record.links) + present

@@ -110,7 +110,7 @@ class Tally:
         self._add(record, old)
 
     def of_owner(self, owner: str) -> Totals:
-        """Those of one owner, zeros for one without chains. Not to be changed."""
+        """Totals of one owner, zeros for one without chains. Not to be changed."""
         return self.owners.get(owner) or Totals()
 
     def last_accepted(self) -> Seconds:
@@ -151,7 +151,7 @@ def stored_bytes(chain: Chain) -> int:
 
 
 def submitted_since(record: ChainRecord, instant: Seconds) -> int:
-    """How many links were sent after ``instant``; only real submissions count, a rejected one leaves no link."""
+    """Number of links sent after ``instant``; only real submissions count, a rejected one leaves no link."""
     count = 0
     for link in reversed(record.links):
         if link.planned <= instant:

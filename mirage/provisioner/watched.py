@@ -63,7 +63,7 @@ def suspect_directory(record: ChainRecord, snapshot: Snapshot) -> WatchedFile | 
 
 
 def first_files(chain: Chain) -> tuple[WatchedFile, ...]:
-    """Those that a new chain is going to need, by the names that can be known of it."""
+    """Files that a new chain is going to need, as far as their names are known."""
     return tuple(file for file in (done_file(chain), _ready_file(chain, 1)) if file is not None)
 
 

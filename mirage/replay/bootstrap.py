@@ -52,7 +52,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Resamples:
-    """How often each episode counts: once in row 0 (the data), as drawn in each further row."""
+    """Weight of each episode: 1 in row 0 (the data), the number of draws in each further row."""
 
     weights: Ints
     """Shape (1 + resamples, episodes)."""

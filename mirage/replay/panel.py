@@ -30,7 +30,7 @@ that Mirage's authors use)."""
 
 
 class LoadClass(StrEnum):
-    """How hard an episode was, in hindsight: the reactive policy's interruption on the same episode."""
+    """Load class of an episode: the reactive policy's interruption on the same episode."""
 
     LOW = "low"
     MEDIUM = "medium"

@@ -54,7 +54,7 @@ _MARKERS = ("o", "s", "^", "D", "v", "P")
 
 @dataclass(frozen=True, slots=True)
 class PolicyStyle:
-    """How a policy is drawn in every plot: colour, dash and marker distinguish it."""
+    """Drawing style of a policy in every plot: its colour, dash and marker."""
 
     policy: str
     ink: Ink

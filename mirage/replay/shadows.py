@@ -63,7 +63,7 @@ class Waited:
 
     @classmethod
     def like(cls, waits: RecentWaits, nodes: int, limit: Seconds) -> Waited:
-        """Those of the class of such jobs."""
+        """Waits of the jobs of the same class of size and limit."""
         same = _class(waits.nodes, NODE_BOUNDS) == _class(np.array(nodes), NODE_BOUNDS)
         same &= _class(waits.limit, LIMIT_BOUNDS) == _class(np.array(limit), LIMIT_BOUNDS)
         submit = (waits.start - waits.wait)[same]
@@ -89,7 +89,7 @@ class Judged:
     predictor: str
     in_charge: bool
     forecast: WaitForecast | None
-    """As the link was really submitted."""
+    """Forecast at the link's real submission."""
     start: Seconds
     """When that link really started."""
     would_be: Outcome | None

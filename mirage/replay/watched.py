@@ -27,7 +27,7 @@ _WAITS = 200_000
 """Waits looked at, the latest."""
 _EVERY = sys.maxsize
 SPAN: Seconds = 30 * 86_400
-"""How far back a daemon compares predictors."""
+"""Maximum age of the handovers by which a daemon compares predictors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class JudgedHandover:
     """Score of each predictor at one handover, and the class of its links."""
 
     partition: str
-    """Where its successor ran; empty: that is not known."""
+    """Partition in which its successor ran; empty: not known."""
     nodes: int
     limit: Seconds
     judged: tuple[Judged, ...]

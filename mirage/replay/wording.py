@@ -168,7 +168,7 @@ def _oracle_sentence(metrics: ReplayMetrics, best: PolicyMetrics) -> str:
 
 
 def describe_intervals(metrics: ReplayMetrics) -> str:
-    """How the intervals were made, in one sentence."""
+    """Method of the confidence intervals, in one sentence."""
     how = metrics.resampling
     block = f"{plural(metrics.block_episodes, 'episode')} or {duration(how.block)} a block"
     return (

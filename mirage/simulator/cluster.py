@@ -26,7 +26,7 @@ class Scheduling(StrEnum):
 
 
 class FairShare(StrEnum):
-    """How usage becomes the fair-share factor."""
+    """Algorithm that turns usage into the fair-share factor."""
 
     NONE = "none"
     CLASSIC = "classic"
@@ -43,7 +43,7 @@ class NodeGroup:
     memory_mb: int = 0
     """0: memory is not scheduled on these nodes."""
     gres: tuple[tuple[str, int], ...] = ()
-    """Such as ``("gpu:a100", 3)``."""
+    """Name and count of a GRES, such as ``("gpu:a100", 3)``."""
     features: tuple[str, ...] = ()
     weight: int = 1
     down: bool = False

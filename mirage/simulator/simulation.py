@@ -38,7 +38,7 @@ Int64 = NDArray[np.int64]
 Table = NDArray[np.void]
 
 LOOK_AHEAD = 30 * 86_400
-"""How long after its submission a counterfactual job may start (s)."""
+"""Maximum delay of a counterfactual job's start after its submission (s)."""
 
 NODE_STATES = {"resume": 0, "drain": 1, "down": 2}
 

@@ -25,7 +25,7 @@ _TIMES = ("Submit", "Eligible", "Start", "End")
 _TIME_WIDTH = 40
 """Slurm 22.05 prints a time that is longer than its column as ``#``."""
 _EVER = "90days"
-"""How long ago a job of ours may have been submitted, and how far Slurm's clock may be from ours."""
+"""Maximum age of a submission of ours, and maximum difference of Slurm's clock from ours."""
 CANCELLED_BY_UNKNOWN = "cancelled by an unknown user"
 """Reason of such a run, which the cluster has lost, or which was cancelled before slurmctld was started again."""
 NOT_LAUNCHED = "its node could not start it"

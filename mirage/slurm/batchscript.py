@@ -29,7 +29,7 @@ class Directives:
 
     words: tuple[Word, ...]
     components: tuple[str, ...] = ()
-    """Where lines begin components of a heterogeneous job."""
+    """Lines at which components of a heterogeneous job begin."""
 
 
 def check_script(text: str, name: str) -> None:
@@ -116,7 +116,7 @@ def _directives(text: str, mark: str, name: str) -> Iterator[tuple[str, str]]:
 
 
 def _end_of_head(text: str) -> int:
-    """Where the first line begins that is neither blank nor a comment."""
+    """Position of the first line that is neither blank nor a comment."""
     command = _COMMAND.search(text)
     return command.start() if command else len(text)
 

@@ -119,7 +119,7 @@ class Gate:
     stops: tuple[JobState, ...] = ()
     """Ends of a job that has run which stop the chain."""
     warn_lead: Seconds = ABSENT
-    """How long before its limit Slurm warns that job; ``ABSENT``: it does not."""
+    """Time before its limit at which Slurm warns that job; ``ABSENT``: no warning."""
     limit: Seconds = ABSENT
     """That job's time limit as far as is known; with any other one the job may have been warned."""
     alone: bool = False

@@ -348,7 +348,7 @@ def _is_count(text: str) -> bool:
 
 
 def _nodes_for_certain(amounts: dict[str, int], options: dict[str, Given]) -> int:
-    """How many nodes Slurm will give; 0 where it may choose."""
+    """Number of nodes that Slurm will allocate; 0 where it may choose."""
     if "nodes" in options:
         return _amount(options["nodes"])
     if amounts.get("ntasks-per-node") and amounts.get("ntasks"):

@@ -63,12 +63,12 @@ class QueueLabels(JobLabels):
 
 
 def jobs_kept_pending(labels: JobLabels, jobs: NDArray[np.int64]) -> frozenset[int]:
-    """Those of the jobs that more than the queue keeps pending; none where the labels do not show it."""
+    """The jobs among these that more than the queue keeps pending; none where the labels do not show it."""
     return _marked(labels, labels.kept_pending, jobs) if isinstance(labels, QueueLabels) else frozenset()
 
 
 def suspended_jobs(labels: JobLabels, jobs: NDArray[np.int64]) -> frozenset[int]:
-    """Those of the jobs that are suspended; none where the labels do not show it."""
+    """The suspended jobs among these; none where the labels do not show it."""
     return _marked(labels, labels.suspended, jobs) if isinstance(labels, QueueLabels) else frozenset()
 
 

@@ -25,7 +25,7 @@ class Reserved:
     end: int
     nodes: frozenset[str]
     users: tuple[str, ...]
-    """As Slurm lists them: those with ``-`` before are kept out, and all others let in."""
+    """Users and accounts as Slurm lists them: those with ``-`` in front are excluded, and all others admitted."""
     accounts: tuple[str, ...]
 
     def admits(self, user: str, account: str) -> bool:
@@ -45,7 +45,7 @@ class PartitionNodes:
 
 
 def read_reservations(text: str) -> tuple[Reserved, ...]:
-    """Those that are and that will be. Raises ``BadSpelling``."""
+    """Present and future reservations. Raises ``BadSpelling``."""
     return tuple(_reserved(words) for words in _records(text, "ReservationName"))
 
 

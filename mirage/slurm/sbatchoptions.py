@@ -49,7 +49,7 @@ class Given:
     value: str | None
     """``None`` where it has none."""
     where: str
-    """Such as ``train.sh:3``, ``command line`` or ``SBATCH_PARTITION``."""
+    """Place of the option, such as ``train.sh:3``, ``command line`` or ``SBATCH_PARTITION``."""
 
     @property
     def spelling(self) -> str:

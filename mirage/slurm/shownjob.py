@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _WHOLE = ("Command", "WorkDir", "Comment", "StdErr", "StdIn", "StdOut", "SubmitLine")
 """Values that each fill a line, and may hold blanks."""
 _NAME = " JobName="
-"""Such a value, the last on the first line."""
+"""The last value on the first line; it may hold blanks too."""
 _USER = re.compile(r"(.+)\(([0-9]{1,10})\)")
 _NOTHING = ("", "(null)", "N/A", "None", "Unknown")
 

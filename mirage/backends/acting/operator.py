@@ -54,7 +54,7 @@ class OperatorActuator:
         self._as_owner(owner).cancel(job_id, owner)
 
     def update(self, job_id: JobId, owner: str, change: JobChange) -> None:
-        """As the owner could; a job held is held as by its owner, who can release it."""
+        """Change a job as its owner could; a hold is set as its owner's, who can release it."""
         if change.nice is not None and change.nice < 0:
             raise NotPermitted(f"job {job_id}: {owner} may not set a nice value below 0")
         hold = self._hold_of(job_id, owner)

@@ -61,7 +61,7 @@ _PATIENCE = Patience()
 
 
 class OrderDesk:
-    """Where the loop leaves orders and users' agents fetch them. Safe to use from any thread.
+    """Queue of requests: the loop adds them, and users' agents fetch them. Safe to use from any thread.
 
     An order is handed out at most once, and only to its owner's agents. ``record`` gets every order whose answer
     came when it was not awaited any more, once, with that answer: it is kept for the journal and changes nothing.

@@ -64,7 +64,7 @@ class Order:
         return f"{describe(self.act)} for {self.owner}"
 
     def to_text(self) -> str:
-        """As JSON: one line of ASCII, also where the environment holds bytes that are not UTF-8."""
+        """Encode as JSON: one line of ASCII, also where the environment holds bytes that are not UTF-8."""
         return dump(self)
 
     @classmethod
@@ -158,14 +158,14 @@ class Verdict(Enum):
     UNAVAILABLE = auto()
     """Whether it happened is unknown."""
     TOO_LATE = auto()
-    """It came too late and was not begun."""
+    """The request arrived too late and was not started."""
     BLOCKED = auto()
     """Slurm lets the job not be changed for now."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """How an order went, in a form that travels."""
+    """The result of a request, in a form that can be sent."""
 
     verdict: Verdict
     """Result of the request."""

@@ -36,7 +36,7 @@ _ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
 
 @dataclass(frozen=True, slots=True)
 class Helper:
-    """How the helper is started, and how long that may take, in seconds."""
+    """Command line of the helper, and its timeouts in seconds."""
 
     path: str
     """Absolute, as sudoers names it."""

@@ -26,7 +26,7 @@ class Schedule:
 
 
 def recorded_schedule(recording: Recording) -> Schedule:
-    """How it continued the real Slurm."""
+    """The recorded schedule of the real Slurm, by job names."""
     names = names_of(recording)
     outcomes = {names[id_]: outcome for id_, outcome in recording.outcomes.items()}
     return Schedule(
@@ -38,7 +38,7 @@ def recorded_schedule(recording: Recording) -> Schedule:
 
 
 def simulated_schedule(recording: Recording, played: Played) -> Schedule:
-    """How it continued the simulator."""
+    """The simulator's schedule of the recording, by job names."""
     names = names_of(recording)
     return Schedule(
         _submits(recording),

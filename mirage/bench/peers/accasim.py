@@ -26,7 +26,7 @@ def accasim_programs() -> tuple[Program, ...]:
 
 
 def environment_folder() -> Path:
-    """Where its environment is kept."""
+    """Directory of its environment."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return base / "mirage" / "peers" / "accasim"
 

@@ -97,7 +97,7 @@ def listening(config: Config) -> int | None:
 
 
 def user_name(uid: int) -> str:
-    """As the user database has it, else the number."""
+    """User name in the user database, else the number."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

@@ -29,7 +29,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Where the parts of the configuration come from: one place for each node group and each partition."""
+    """Sources of the configuration's parts: one place for each node group and each partition."""
 
     nodes: tuple[str, ...]
     partitions: tuple[str, ...]

@@ -104,7 +104,7 @@ def _weight(name: str, value: str) -> float:
 
 
 def count_of_ids(text: str) -> int:
-    """How many CPU ids a list such as ``0-3,8`` names."""
+    """Number of CPU ids in a list such as ``0-3,8``."""
     return sum(_ids(part.strip()) for part in text.split(",") if part.strip())
 
 
