@@ -148,7 +148,7 @@ def test_job_of_another_user_is_not_adopted(site: Site) -> None:
     with site.daemon():
         wait_until(lambda: listening(site), "the first cycle")
         done = adopt(site, job)
-        assert (done.returncode, "not yours" in done.stderr) == (4, True)
+        assert (done.returncode, "another user" in done.stderr) == (4, True)
         assert site.client.get("/chains")["chains"] == []
     assert job not in site.slurm.comments
 

@@ -49,8 +49,9 @@ def test_daemon_of_another_cluster_neither_decides_nor_leads(tmp_path: Path) -> 
         assert done.returncode == 1
         assert "belongs to cluster 'alpha', but the cluster here is 'beta'" in done.stderr
         with site.daemon() as daemon:
-            wait_until(lambda: "stands by" in _status(site), "standing by")
-            assert "mirage db cluster beta" in _status(site)
+            shown: list[str] = []
+            wait_until(lambda: "stands by" in _status(site, shown), "standing by")
+            assert "mirage db cluster beta" in shown[-1]
             end(daemon)
         assert (site.record(), site.tags()) == (stored, tags)
         assert not [link for link in site.record().links if link.state is LinkState.LOST]
@@ -60,8 +61,10 @@ def test_daemon_of_another_cluster_neither_decides_nor_leads(tmp_path: Path) -> 
         assert read_cluster_name(url) == "beta"
 
 
-def _status(site: Site) -> str:
+def _status(site: Site, shown: list[str]) -> str:
+    """The answer, or why there is none, also added to ``shown``."""
     try:
-        return str(site.client.get("/chains"))
+        shown.append(str(site.client.get("/chains")))
     except Exception as error:  # the daemon is about to start
-        return str(error)
+        shown.append(str(error))
+    return shown[-1]

@@ -274,7 +274,7 @@ def test_a_daemon_is_found_by_its_lock_and_heartbeat(tmp_path: Path) -> None:
         Heartbeat(tmp_path / "heartbeat").beat(9, "held", stuck=3)
         stuck = machine.look_at_daemon(config)
         assert str(stuck.level) == "warn"
-        assert "3 threads" in stuck.found
+        assert "3 predictor threads" in stuck.found
         late = {"pid": 1, "time": int(time.time()) - 300, "cycles": 9, "sentence": "held", "due_s": 60.0}
         (tmp_path / "heartbeat").write_text(json.dumps(late))
         assert str(machine.look_at_daemon(config).level) == "fail"
