@@ -46,8 +46,8 @@ mirage_squeue() (
     ) && mirage_said=0:$mirage_said || mirage_said=$?:$mirage_said
     set -- ${{mirage_said#*:}}
     while [ $# -gt 4 ]; do
-      case $1:$2 in
-        *[!A-Z_]*:* | *:*[!0-9]*) shift ;;
+      case $1:$2:${{3##[A-Z]*}}:${{4##[A-Z]*}} in
+        *[!A-Z_]*:*:*:* | *:*[!0-9]*:*:* | *:*:*[!0-9]*:* | *:*:*:*[!0-9]*) shift ;;
         *) echo "$1 $2 $3 $4 $5"; exit ;;
       esac
     done

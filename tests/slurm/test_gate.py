@@ -152,6 +152,7 @@ def waited(
         "echo squeue: error: -o and -O options are incompatible >&2; exit 1",
         'echo "$JOB cpu    train R 1:00 n1"',
         "kill -9 $$",
+        'echo "== QUEUE 7 of $(hostname) 4 ==" ; exec "$TMPDIR/squeue" "$@"',
     ],
 )
 def test_squeue_of_the_users_own_is_not_believed(tmp_path: Path, own: str, shell: str) -> None:
