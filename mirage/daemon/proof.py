@@ -73,7 +73,7 @@ def spans_of(first: Seconds, last: Seconds, limit: Seconds) -> Spans | None:
     if validate_from - begin < course:
         return None
     teach_every = min(4 * _HOUR, max(_HOUR, _on_grid((test_from - begin) // 150)))
-    test_every = min(12 * _HOUR, max(2 * _HOUR, _on_grid((end - test_from) // 50)))
+    test_every = min(12 * _HOUR, max(2 * _HOUR, _on_grid((end - test_from) // 50 + _GRID - 1)))
     return Spans(begin, validate_from, test_from, end, teach_every, test_every)
 
 
