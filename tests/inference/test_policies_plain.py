@@ -297,7 +297,7 @@ def test_seeds_matter_to_random_alone() -> None:
     [
         ("edf:latelast", "late-last, spare, wait"),
         ("herald:wait", "herald: unknown option 'wait'"),
-        ("random:x", "whole number"),
+        ("random:x", "an integer"),
         ("prima", "prema"),
     ],
 )

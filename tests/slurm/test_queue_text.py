@@ -197,13 +197,6 @@ def test_states_that_hold_nodes(state: str) -> None:
     assert not queue.ours[0].job.state.finished
 
 
-@pytest.mark.parametrize("state", ["CONFIGURING", "POWER_UP_NODE"])
-def test_job_whose_nodes_boot_has_not_started(state: str) -> None:
-    """Slurm moves its start to the end of the boot, which takes minutes with power saving or ``--reboot``."""
-    job = only(State=state, StartTime="1795275140", EndTime="1795275150").job
-    assert (job.state, job.start) == (JobState.RUNNING, ABSENT)
-
-
 @pytest.mark.parametrize("state", ["REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"])
 def test_states_that_wait(state: str) -> None:
     assert len(read({"State": state}).pending) == 1
