@@ -253,7 +253,7 @@ def test_a_local_training_says_how_it_failed(tmp_path: Path) -> None:
     never = threading.Event()
     assert LocalLauncher().run(python("open('made', 'w')"), tmp_path, never)
     assert (tmp_path / "made").exists()
-    with pytest.raises(TrainingFailed, match=r"exit 3: no trace; all of it is in .*train.log"):
+    with pytest.raises(TrainingFailed, match=r"exit 3: no trace; full log in .*train.log"):
         LocalLauncher().run(python("print('a'); print('no trace'); exit(3)"), tmp_path, never)
 
 
@@ -303,7 +303,7 @@ def test_a_job_of_the_clusters_trains(tmp_path: Path) -> None:
     launcher, never = SlurmLauncher("local"), threading.Event()
     assert launcher.run(python("open('made', 'w')"), tmp_path, never)
     assert (tmp_path / "made").exists()
-    with pytest.raises(TrainingFailed, match=r"job .*all of it is in"):
+    with pytest.raises(TrainingFailed, match=r"job .*full log in"):
         launcher.run(python("exit(3)"), tmp_path, never)
 
 

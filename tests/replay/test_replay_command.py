@@ -90,7 +90,7 @@ def test_instants(text: str, seconds: int) -> None:
 def test_where_files_may_go(tmp_path) -> None:
     for good in ("", "-", str(tmp_path / "new.json")):
         check_writable("--json", good)
-    with pytest.raises(ConfigError, match="folder"):
+    with pytest.raises(ConfigError, match="is a directory"):
         check_writable("--json", str(tmp_path))
 
 
