@@ -36,7 +36,7 @@ SKIPPED = report(pyyaml={"skip_reason": "not on PyPI"})
 @pytest.mark.parametrize(
     ("control", "found", "status", "says"),
     [
-        (KNOWN, report(numpy={"vulns": []}), 0, "1 packages audited, 0 known faults"),
+        (KNOWN, report(numpy={"vulns": []}), 0, "1 packages audited, 0 known vulnerabilities"),
         (KNOWN, report(numpy={"vulns": []}, jinja2={"vulns": [FAULT]}), 1, "jinja2 1.0: CVE-1, fixed in 2.0"),
         (KNOWN, report(numpy={"vulns": []}, ours={"skip_reason": "?"}), 0, "not in the database: ours"),
         (SKIPPED, report(numpy={"vulns": []}), 75, "NOT AUDITED"),
