@@ -41,7 +41,10 @@ def test_options_that_cannot_be(tmp_path: Path, options: tuple[str, ...], said: 
 
 def test_nothing_to_ask_where_no_testbed_runs(tmp_path: Path) -> None:
     for command in (("status",), ("env",), ("repair",), ("service", "slurmctld", "kill"), ("token", "alice")):
-        assert refusal(*command, "--dir", str(tmp_path)).strip() == f"testbed: no testbed runs in {tmp_path}"
+        assert (
+            refusal(*command, "--dir", str(tmp_path)).strip()
+            == f"testbed: no testbed runs in {tmp_path}; start it first"
+        )
 
 
 def test_wipe_deletes_only_testbeds(tmp_path: Path) -> None:
