@@ -32,21 +32,25 @@ _QUESTION = """\
 mirage_squeue() (
   unset {filters}
   export SLURM_TIME_FORMAT=%s LC_ALL=C
-  mirage_found=
+  mirage_asked=:
   set -f
   IFS=:
   # A squeue of the user's own may print other columns: the system's is asked first.
   for mirage_place in /usr/bin /bin $PATH; do
     unset IFS
     [ -x "$mirage_place/squeue" ] || continue
-    mirage_found=1
+    case $mirage_asked in
+      *":$mirage_place:"*) continue ;;
+      :/usr/bin:) [ "$mirage_place/squeue" -ef /usr/bin/squeue ] && continue ;;
+    esac
+    mirage_asked=$mirage_asked$mirage_place:
     mirage_said=$(
       mirage_run command timeout 30 "$mirage_place/squeue" --noheader --states=all --jobs={job} \\
         --Format=State:.20,exit_code:.12,StartTime:.24,EndTime:.24,TimeLimit:.20 2>&1
     ) && mirage_said=0:$mirage_said || mirage_said=$?:$mirage_said
     set -- ${{mirage_said#*:}}
     while [ $# -gt 4 ]; do
-      case $1:$2:${{3##[A-Z]*}}:${{4##[A-Z]*}} in
+      case $1:${{2%%:*}}:${{3##[A-Z]*}}:${{4##[A-Z]*}} in
         *[!A-Z_]*:*:*:* | *:*[!0-9]*:*:* | *:*:*[!0-9]*:* | *:*:*:*[!0-9]*) shift ;;
         *) echo "$1 $2 $3 $4 $5"; exit ;;
       esac
@@ -55,7 +59,7 @@ mirage_squeue() (
       0: | *"Invalid job id"*) exit ;;
     esac
   done
-  [ ! "$mirage_found" ] || echo NO_ANSWER
+  [ "$mirage_asked" = : ] || echo NO_ANSWER
 )
 mirage_ask() {{
   read -r mirage_state mirage_code mirage_start mirage_end mirage_limit <<END

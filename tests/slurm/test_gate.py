@@ -45,7 +45,7 @@ def code_of(gate: Gate, folder: Path, answer: str, shell: str = "/bin/sh", **var
     return done.returncode
 
 
-def job(state: str, code: int = 0, start: object = 1000, end: object = 2000, limit: str = "1:00:00") -> str:
+def job(state: str, code: int | str = 0, start: object = 1000, end: object = 2000, limit: str = "1:00:00") -> str:
     """One line of ``squeue --Format``."""
     return f"echo '{state:>20}{code:>12}{start!s:>24}{end!s:>24}{limit:>20}'"
 
@@ -77,6 +77,9 @@ def job(state: str, code: int = 0, start: object = 1000, end: object = 2000, lim
         (Gate(JOB, done_code=3), job("FAILED", 3), RUNS),
         (Gate(JOB, done_code=3), job("COMPLETED"), RUNS),
         (Gate(JOB, done_code=3, stops=FAILURES), job("FAILED", 256), 1),
+        (Gate(JOB, done_code=3), job("FAILED", "3:0"), 3),
+        (DONE, job("COMPLETED", "0:0"), 0),
+        (STOP, job("CANCELLED", "0:15"), 1),
         (WARNED, job("COMPLETED"), 0),
         (WARNED, job("FAILED", 256), 1),
         (WARNED, job("FAILED", 256, end=1000 + HOUR - 661), 1),
@@ -136,7 +139,8 @@ def waited(
         "DOWN": "{ echo slurm_load_jobs error: Unable to contact slurm controller >&2; exit 1; }",
         "GONE": "{ echo slurm_load_jobs error: Invalid job id specified >&2; exit 1; }",
     }
-    told = [failures.get(state, f"{{ {job(state)}; exit 0; }}") for state in states]
+    # Slurm 24.11 and newer print an exit code with the signal.
+    told = [failures.get(state, f"{{ {job(state, '0:0')}; exit 0; }}") for state in states]
     answers = "".join(f'[ "$n" != {k} ] || {text}\n' for k, text in enumerate(told))
     answer = f'n=$(wc -l <"$TMPDIR/slept")\n{answers}'
     script = tmp_path / "slurm_script"
