@@ -95,6 +95,19 @@ def update_command(  # noqa: PLR0913 (one parameter for each option of the comma
             _check_limit(daemon, chain_id, document["request"]["limit"])
         answer = daemon.patch(chain_path(chain_id), document)
     show(json.dumps(answer) if as_json else answer["sentence"])
+    if time:
+        _show_pending(answer["chain"])
+
+
+def _show_pending(chain: dict[str, Any] | None) -> None:
+    """Name the job that stays in the queue with the former time limit."""
+    if chain is None:
+        return
+    for link in chain["links"]:
+        if link["job_id"] and link["state"] in ("submitted", "pending"):
+            job, index = link["job_id"], link["index"]
+            replaced = f"to replace it: scancel {job}, then mirage chain resume {chain['id']}"
+            show(f"mirage: link {index} (job {job}) keeps its time limit; {replaced}", err=True)
 
 
 def _check_limit(daemon: Client, chain_id: str, limit: int) -> None:

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from test_chains import mirage, running, world  # noqa: F401 (fixtures)
 
+from mirage.domain.job import JobId
+from mirage.domain.link import Link, LinkState
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -24,6 +27,15 @@ def test_settings_are_changed_in_the_words_of_submit(running: World) -> None:  #
     assert "done.links 20" in done.stdout
     mirage(running, "chain", "update", "train-k3q9", "--links", "none", "--total-time", "none")
     assert (running.loop.records[0].chain.done.links, running.loop.records[0].chain.done.total_time) == (0, 0)
+
+
+def test_a_pending_link_that_keeps_its_time_limit_is_named(running: World) -> None:  # noqa: F811
+    (record,) = running.loop.records
+    waits = Link(2, record.chain.tag(2), 0, LinkState.PENDING, JobId(4712), 0)
+    running.loop.records = [record.with_link(waits)]
+    named = mirage(running, "chain", "update", "train-k3q9", "-t", "1:30").stderr
+    assert "scancel 4712" in named
+    assert "4712" not in mirage(running, "chain", "update", "train-k3q9", "--links", "9").stderr
 
 
 def test_a_predictor_is_named_and_left_to_the_daemon_again(running: World) -> None:  # noqa: F811
