@@ -34,6 +34,10 @@ PICTURES = {
 }
 
 
+_NOT_LIVE = ("/login", "/predict?", "/configuration")
+"""Pages that do not follow what happens."""
+
+
 def main(folder: Path, names: list[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as state, sync_playwright() as playwright:
@@ -44,7 +48,7 @@ def main(folder: Path, names: list[str]) -> None:
                 path, size, scheme = PICTURES[name]
                 with visit(browser, address, size, scheme) as seen:
                     print(f"{name}: {path} {seen.go(path)}", *seen.complaints)  # noqa: T201
-                    if "/login" not in path:
+                    if not path.startswith(_NOT_LIVE):
                         seen.page.locator("#live-switch:not(.off)").wait_for()
                     seen.page.screenshot(path=folder / f"{name}.png", full_page=True)
             browser.close()
