@@ -92,7 +92,7 @@ def test_what_cannot_be_is_one_line(testbed: Testbed, surroundings: dict[str, st
     astray = surroundings | {"SBATCH_PARTITION": "nowhere"}
     refused = mirage(astray, tmp_path, *TRAIN, "1", *launched, "--tables", "tables")
     for done, code, words in (
-        (unshared, 2, "--tables: with --launcher slurm"),
+        (unshared, 2, "--tables: required with --launcher slurm"),
         (refused, 1, "Invalid partition name specified"),
     ):
         assert done.returncode == code
