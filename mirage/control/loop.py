@@ -298,6 +298,8 @@ class ControlLoop:
         if pending.held_by_admin(job):
             text = pending.with_reason(f"job {job.job_id} waits until it is released", job)
             return self._explain(record, now, text, deciding=True)
+        if pending.has_nodes(job):
+            return self._explain(record, now, f"the nodes of job {job.job_id} are not ready yet", deciding=True)
         is_back = steering.held_back(job, record.chain)
         back = steering.wanted_back(job, record, predecessor, now)
         if back is not is_back:

@@ -52,6 +52,11 @@ def held_by_admin(job: Job) -> bool:
     return job.reason == _HELD_BY_ADMIN
 
 
+def has_nodes(job: Job) -> bool:
+    """Whether the job of a waiting link is pending no more: its nodes boot, and nothing of it can be changed."""
+    return job.state in (JobState.RUNNING, JobState.SUSPENDED)
+
+
 def held_by_slurm(job: Job) -> bool:
     """Whether the hold is Slurm's own: a node could not start the job, and its owner may release it."""
     return job.held and is_failed_launch(job.reason)

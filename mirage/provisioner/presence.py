@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from mirage.domain.chain import Steering
 from mirage.domain.job import ABSENT, JobState
 from mirage.provisioner.limitwarnings import ends_early
+from mirage.provisioner.pending import has_nodes
 from mirage.provisioner.steering import held_back, steerable
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ _STEERED = {Steering.PIN: Kept.PINNED, Steering.HOLD: Kept.HELD, Steering.NICE: 
 
 def kept_by(record: ChainRecord, link: Link, job: Job | None) -> Kept:
     """The reason that keeps the waiting ``link``, which is ``job``, pending."""
-    if job is None or not link.waiting:
+    if job is None or not link.waiting or has_nodes(job):
         return Kept.NOTHING
     if job.reason == _ADMIN:
         return Kept.ADMIN

@@ -74,6 +74,13 @@ def test_link_of_one_writer_that_is_not_pinned_depends_on_the_one_before() -> No
     assert expected_start(chain, chain.links[1], waiting, predecessor, idle=False) == ABSENT
 
 
+@pytest.mark.parametrize("steering", [Steering.PIN, Steering.HOLD, Steering.NICE])
+def test_nothing_keeps_a_link_whose_nodes_boot(steering: Steering) -> None:
+    chain = record(steering, HandoverPolicy.ON_START)
+    boots = replace(job(2, JobState.RUNNING, "n2", held=steering is Steering.HOLD), start=ABSENT)
+    assert kept_by(chain, chain.links[1], boots) is Kept.NOTHING
+
+
 @pytest.mark.parametrize(
     ("reason", "held", "kept"),
     [
