@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from mirage.config.model import Config
 
-CONNECT_S = 2.0
+_CONNECT_S = 2.0
 _MOST = 1 << 20
 """Bytes that are read of one finding."""
 
@@ -85,12 +85,15 @@ def find_account(config: Config) -> DaemonAccount:
 
 def listening(config: Config) -> int | None:
     """The UID of the process that answers at the daemon's socket; ``None``: none does."""
-    if not config.api.enabled:
-        return None
+    return answering(config.api.socket) if config.api.enabled else None
+
+
+def answering(path: str) -> int | None:
+    """The UID of the process that accepts connections at a socket; ``None``: none does."""
     with socket.socket(socket.AF_UNIX) as to:
-        to.settimeout(CONNECT_S)
+        to.settimeout(_CONNECT_S)
         try:
-            to.connect(config.api.socket)
+            to.connect(path)
             return peer_uid(to)
         except OSError:
             return None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from mirage.client.address import SOCKET_VARIABLES
 from mirage.config.places import SHARED_FOLDERS, daemon_socket, remark_on
-from mirage.daemon.doctor.account import CONNECT_S, listening
+from mirage.daemon.doctor.account import answering, listening
 from mirage.daemon.doctor.finding import fail, ok, warn
 from mirage.daemon.heartbeat import HEARTBEAT, read_beat
 from mirage.domain.errors import ClusterUnavailable
@@ -155,15 +155,7 @@ def other_daemon(config: Config) -> str:
     """
     named = next((os.environ[name] for name in SOCKET_VARIABLES if os.environ.get(name)), "")
     path = named or str(daemon_socket(Path(config.api.socket)))
-    if path == config.api.socket:
-        return ""
-    with socket.socket(socket.AF_UNIX) as to:
-        to.settimeout(CONNECT_S)
-        try:
-            to.connect(path)
-        except OSError:
-            return ""
-    return path
+    return path if path != config.api.socket and answering(path) is not None else ""
 
 
 def look_at_access(folder: Path) -> Iterator[Finding]:
