@@ -47,7 +47,7 @@ class LocalLauncher:
         log = folder / "train.log"
         status = run_aside(argv, folder, log, stopped.wait)
         if status:
-            raise TrainingFailed(f"exit {status}: {last_line(log)}; all of it is in {log}")
+            raise TrainingFailed(f"exit {status}: {last_line(log)}; full log in {log}")
         return status is not None
 
 

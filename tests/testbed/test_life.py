@@ -111,17 +111,20 @@ def test_a_step_that_hangs_keeps_no_node_from_the_next_test(own: Testbed) -> Non
     job = own.run(own.users[0], [*HOLD, "-p", "cpu"]).stdout.strip()
     seen = ["squeue", "-h", "-t", "all", "-j", job, "-o", "%T"]
     own.wait_until(lambda: own.ask(*seen).strip() == "RUNNING", 30, "the job")
-    steps = [
-        int(pid.name) for pid in Path("/proc").iterdir() if pid.name.isdigit() and is_step(pid, own.directory)
-    ]
-    assert steps
-    for pid in steps:
+    # slurmctld says RUNNING before slurmd has started the step.
+    own.wait_until(lambda: bool(steps_of(own.directory)), 30, "its step")
+    for pid in steps_of(own.directory):
         os.kill(pid, signal.SIGSTOP)
     own.ask("scancel", job)
     own.wait_until(lambda: own.ask(*seen).strip() == "COMPLETING", 30, "a job that does not end")
     own.reset()
     assert set(own.ask("sinfo", "-h", "-t", "idle", "-N", "-o", "%N").split()) == {"a100-001", "cpu-001"}
     assert own.queue() == []
+
+
+def steps_of(directory: Path) -> list[int]:
+    """Process IDs of the slurmstepds of the testbed in ``directory``."""
+    return [int(pid.name) for pid in Path("/proc").iterdir() if pid.name.isdigit() and is_step(pid, directory)]
 
 
 def is_step(process: Path, directory: Path) -> bool:
