@@ -1,3 +1,3 @@
 """Mirage: proactive provisioning for Slurm."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -14,25 +14,28 @@ from urllib.parse import urlsplit
 from mirage.client import ClientError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 PATIENCE = 300.0
 """Seconds after which a test fails: it may have to compile the simulator first. Nothing is asserted of them."""
-COMMAND = [sys.executable, "-m", "mirage", "demo", "--rate", "3600"]
+MIRAGE = [sys.executable, "-m", "mirage"]
+DEMO = ["demo", "--rate", "3600"]
+COMMAND = [*MIRAGE, *DEMO]
 NEWCOMER = {"PATH": "/usr/bin:/bin"}
 
 
 class Demo:
     """A running demo, and its output so far."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, program: Sequence[str] = MIRAGE) -> None:
         self.folder = folder
+        self.program = program
         # Variables that would lead an ordinary daemon elsewhere must not reach this one.
         misleading = {"MIRAGE_CLUSTER__BACKEND": "rest", "MIRAGE_SOCKET": "/nowhere", "TMPDIR": str(folder)}
         with (folder / "said").open("w") as said:
             self.process = subprocess.Popen(
-                COMMAND,
+                [*program, *DEMO],
                 stdout=subprocess.PIPE,
                 stderr=said,
                 text=True,
@@ -82,7 +85,7 @@ class Demo:
 
     def mirage(self, *arguments: str) -> str:
         done = subprocess.run(
-            [sys.executable, "-m", "mirage", *arguments],
+            [*self.program, *arguments],
             env=os.environ | {"MIRAGE_SOCKET": self.socket},
             capture_output=True,
             text=True,

@@ -23,7 +23,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> str:
         project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
         about = site / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
         about.mkdir()
-        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: 0.1.0\n")
+        named = f"Name: {project['name']}\nVersion: {project['version']}\n"
+        (about / "METADATA").write_text(f"Metadata-Version: 2.1\n{named}")
         lines = []
         for group, points in project.get("entry-points", {}).items():
             lines += [f"[{group}]", *(f"{name} = {value}" for name, value in points.items())]
