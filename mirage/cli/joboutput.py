@@ -14,23 +14,31 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _DEFAULT = "slurm-%j.out"
-_FIELD = re.compile(r"%(\d*)(.)")
+_PARTS = re.compile(r"([^%]*)(?:%(\d*)(.?))?", re.DOTALL)
+"""Text, and the width and the letter of the field that follows it."""
 _STDOUT = re.compile(r"^\s*StdOut=(.*)$", re.MULTILINE)
-_OF_NODE = re.compile(r"(%\d*[Nnst])")
 _LONGEST_WIDTH = 10
 """Maximum width to which sbatch pads numbers."""
 
 
 def output_of(chain: Mapping[str, Any], job_id: int) -> Path:
-    """Return the file of a job's standard output. Raises ``MirageError`` if it is unknown."""
-    request = chain["request"]
-    pattern = _pattern(request["options"])
-    found = _filled(
-        pattern, {"j": job_id, "A": job_id, "J": job_id, "x": request["job_name"], "u": chain["owner"]}
-    )
-    if found is None or not request["directory"]:
-        return _by_slurm(job_id)
-    return Path(request["directory"], found)
+    """Return the file of a job's standard output. Raises ``MirageError`` if it is unknown.
+
+    Slurm is asked where only the job's node knows a field, such as ``%N``. If slurmctld has forgotten the job, or
+    shows the field as it was given, the newest file that fits is returned.
+    """
+    request, directory = chain["request"], chain["request"]["directory"]
+    known = {"j": job_id, "A": job_id, "J": job_id, "x": request["job_name"], "u": chain["owner"]}
+    path, unknown = _filled(_pattern(request["options"]), known, directory or "/")
+    if directory and not unknown:
+        return path
+    try:
+        told = _by_slurm(job_id)
+    except MirageError:
+        if directory and path.exists():
+            return path
+        raise
+    return _filled(told, known, "/")[0] if told.startswith("/") else Path(told)
 
 
 def _pattern(options: list[str]) -> str:
@@ -39,30 +47,37 @@ def _pattern(options: list[str]) -> str:
     return given[-1] if given else _DEFAULT
 
 
-def _filled(pattern: str, known: Mapping[str, Any]) -> str | None:
-    r"""Expand ``%`` fields by sbatch's rules; ``None``: only the job's node knows a field.
+def _filled(pattern: str, known: Mapping[str, Any], directory: str) -> tuple[Path, bool]:
+    r"""Expand ``%`` fields by sbatch's rules; the second value says whether a field is not ``known``.
 
-    A backslash anywhere in the pattern disables expansion.
+    Then the path is the newest file that fits, or as far as it is known. A backslash anywhere in the pattern
+    disables expansion.
     """
     if "\\" in pattern:
-        return pattern.replace("\\", "")
-    unknown = False
-
-    def fill(found: re.Match[str]) -> str:
-        nonlocal unknown
-        width, letter = found.groups()
-        if letter == "%":
-            return "%"
-        unknown |= letter not in known
-        value = known.get(letter, "")
-        padded = isinstance(value, int) and width
-        return str(value).zfill(min(int(width), _LONGEST_WIDTH)) if padded else str(value)
-
-    text = _FIELD.sub(fill, pattern)
-    return None if unknown else text
+        return Path(directory, pattern.replace("\\", "")), False
+    text, fitting, unknown = "", "", False
+    for plain, width, letter in _PARTS.findall(pattern):
+        field = _field(width, letter, known)
+        unknown |= field is None
+        text += plain + (f"%{width}{letter}" if field is None else field)
+        fitting += escape(plain) + ("*" if field is None else escape(field))
+    path = Path(directory, text)
+    if unknown:
+        found = Path("/").glob(str(Path(escape(directory), fitting)).lstrip("/"))
+        path = max(found, key=lambda file: file.stat().st_mtime, default=path)
+    return path, unknown
 
 
-def _by_slurm(job_id: int) -> Path:
+def _field(width: str, letter: str, known: Mapping[str, Any]) -> str | None:
+    """The text of one field; ``None`` if it is not known. Without a letter it is the end of the pattern."""
+    if letter in ("", "%"):
+        return letter
+    value = known.get(letter)
+    padded = isinstance(value, int) and width
+    return None if value is None else str(value).zfill(min(int(width), _LONGEST_WIDTH)) if padded else str(value)
+
+
+def _by_slurm(job_id: int) -> str:
     """Ask ``scontrol``, which knows the job until slurmctld purges it."""
     from mirage.backends.execution import Commands
 
@@ -74,12 +89,4 @@ def _by_slurm(job_id: int) -> Path:
     if answer.status or found is None:
         problem = answer.said or "scontrol shows no StdOut"
         raise MirageError(f"the output file of job {job_id} is unknown: {problem}")
-    return _found(found[1])
-
-
-def _found(told: str) -> Path:
-    """Return the newest matching file: older Slurm leaves ``%N`` and ``%n``, which only the node expands."""
-    if not _OF_NODE.search(told) or not told.startswith("/"):
-        return Path(told)
-    parts = ("*" if _OF_NODE.fullmatch(part) else escape(part) for part in _OF_NODE.split(told.lstrip("/")))
-    return max(Path("/").glob("".join(parts)), key=lambda path: path.stat().st_mtime, default=Path(told))
+    return found[1]

@@ -38,8 +38,8 @@ def promote_files(
 ) -> tuple[dict[str, Any], Path]:
     """Register and promote a directory or a registered version; return it with its registry.
 
-    ``objection`` raises if the model should not be promoted; without it the configuration is read only if named.
-    Raises ``ArtifactMismatch``, also for a model of another cluster, and ``ConfigError``.
+    ``objection`` raises if the model should not be promoted. Without it, but with ``models``, the configuration is
+    read only if named. Raises ``ArtifactMismatch``, also for a model of another cluster, and ``ConfigError``.
     """
     from mirage.predictors.artifacts.home import check_cluster
     from mirage.predictors.artifacts.shelf import Shelf, read_package
@@ -47,7 +47,7 @@ def promote_files(
     from mirage.store.clustername import read_cluster_name
 
     # Only root may be able to read the artifact and the configuration.
-    loaded = load(config) if config or objection else None
+    loaded = load(config) if config or objection or not models else None
     folder = models_folder(models, loaded if config else None)
     name, version = kept_version(artifact)
     source = folder / name / version if name else Path(artifact)

@@ -12,6 +12,7 @@ import typer
 from mirage.cli.asking import AsJson, Socket, whole
 from mirage.cli.connection import connect, exit_codes
 from mirage.cli.printing import show
+from mirage.cli.silence import STANDS_BY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -96,6 +97,8 @@ def _daemon(document: dict[str, Any]) -> str:
 
     daemon, snapshot = document["daemon"], document["cluster"]["snapshot"]
     since = f", running since {clock(instant_of(daemon['since']))}" if daemon["since"] else ""
+    if document["sentence"].startswith(STANDS_BY):
+        return f"Mirage {daemon['version']}{since}; {document['sentence']}"
     polled = (
         f"polled the cluster at {clock(instant_of(snapshot))}" if snapshot else "has not polled the cluster yet"
     )
@@ -129,14 +132,13 @@ def _row(chain: Chain) -> tuple[str, ...]:
 
 def _todo(document: dict[str, Any], chains: Sequence[Chain]) -> Iterator[str]:
     """What the user can do, most urgent first."""
-    from mirage.cli.silence import STANDS_BY
-
     if _lacks_agent(document, chains):
         yield "start your agent: mirage agent"
     if document["cluster"]["stale_since"]:
         yield "Mirage submits nothing until Slurm replies: try squeue, then mirage doctor"
-    if document["sentence"].startswith(STANDS_BY):
-        yield f"the daemon {document['sentence']}"
+    stands_by = document["sentence"].startswith(STANDS_BY)
+    if stands_by:
+        yield "this daemon accepts no commands; use the machine that leads"
     for chain in chains[:_SHOWN]:
         if chain.rejection and not chain.over:
             yield f"{chain.id}: Slurm rejects the next link; see mirage explain {chain.id}"
@@ -146,5 +148,5 @@ def _todo(document: dict[str, Any], chains: Sequence[Chain]) -> Iterator[str]:
             yield f"{chain.id}: mirage chain logs {chain.id}; then submit it again"
         elif chain.state == "down":
             yield f"{chain.id}: mirage explain {chain.id}"
-    if not chains:
+    if not chains and not stands_by:
         yield "create a chain: mirage submit SCRIPT"

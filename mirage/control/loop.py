@@ -23,7 +23,7 @@ from mirage.control.restored import RestoredChains
 from mirage.control.startplans import ScriptedEstimator
 from mirage.control.status import Status
 from mirage.control.turns import Turns
-from mirage.domain.chain import Steering
+from mirage.domain.chain import ChainStatus, Steering
 from mirage.domain.decision import Hold
 from mirage.domain.errors import ClusterUnavailable, StoreUnavailable
 from mirage.domain.heldjobs import HeldJobs
@@ -243,7 +243,9 @@ class ControlLoop:
             case machine.Steer(link, predecessor):
                 job, before = _job(record, link, snapshot), _job(record, predecessor, snapshot)
                 assert job is not None, "a pending link is one that the snapshot shows"
-                return self._steer(record, job, before, now)
+                cycle = self._steer(record, job, before, now)
+                paused = "" if record.status is ChainStatus.ACTIVE else f"{machine.status_text(record)}; "
+                return replace(cycle, sentence=f"{paused}{cycle.sentence}")
             case machine.Successor(predecessor):
                 return self._consider(record, predecessor, snapshot, now)
 

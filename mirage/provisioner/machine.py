@@ -44,7 +44,7 @@ from mirage.provisioner.limitwarnings import limit_end, was_warned, with_limit
 from mirage.provisioner.rejections import forgive_lost, paused, room_again, sent_again
 from mirage.provisioner.requeues import requeued
 from mirage.provisioner.service import service_of
-from mirage.provisioner.steering import steerable
+from mirage.provisioner.steering import left_bound, steerable
 from mirage.provisioner.suspension import standing_counted
 
 if TYPE_CHECKING:
@@ -118,10 +118,16 @@ def apply(record: ChainRecord, event: Event, now: Seconds) -> ChainRecord:
     return replace(after, lost=service_of(record, now).interruption)
 
 
+def status_text(record: ChainRecord) -> str:
+    """The status of a chain that is not active, and its reason."""
+    return f"{record.status}: {record.reason}"
+
+
 def need(record: ChainRecord, now: Seconds, settle: Seconds, contact: Seconds = 0) -> Need:
     """The step that the chain needs at ``now``; ``settle``, ``contact``: see ``sent_again``."""
     if record.status is not ChainStatus.ACTIVE:
-        return Rest(f"{record.status}: {record.reason}")
+        bound = left_bound(record)
+        return Steer(bound, before(record, bound)) if bound else Rest(status_text(record))
     if waiting := record.waiting:
         if steerable(record, waiting):
             return Steer(waiting, before(record, waiting) if record.chain.one_writer else record.head)

@@ -44,7 +44,8 @@ def obey(tally: Tally, command: ChainCommand, now: Seconds, quotas: Quotas = NO_
         return _added(tally, command, now, quotas)
     record = _found(tally, command.chain_id)
     if record.over and not (isinstance(command, CancelChain) and record.live):
-        raise ChainOver(f"chain {command.chain_id} is over ({record.status}: {record.reason}); submit it again")
+        advice = "nothing to cancel" if isinstance(command, CancelChain) else "submit it again"
+        raise ChainOver(f"chain {command.chain_id} is over ({record.status}: {record.reason}); {advice}")
     match command:
         case PauseChain(by=by):
             return machine.apply(record, PauseAsked(f"by {by}"), now)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mirage.domain.chain import Steering
+from mirage.domain.chain import ChainStatus, Steering
 from mirage.domain.job import ABSENT, JobChange, JobState
 from mirage.domain.link import NO_JOB, LinkState
 from mirage.provisioner.limitwarnings import ends_early
@@ -30,6 +30,15 @@ def steerable(record: ChainRecord, link: Link) -> bool:
     if record.chain.method is Steering.OFF or record.chain.owner_holds(link.index):
         return False
     return link.state is LinkState.PENDING and not link.unpinned
+
+
+def left_bound(record: ChainRecord) -> Link | None:
+    """The pinned link of a paused chain, once no predecessor lives: the nodes to which it is bound may be down."""
+    waiting = record.waiting
+    alone = waiting is not None and record.live == (waiting,) and steerable(record, waiting)
+    return (
+        waiting if alone and record.status is ChainStatus.PAUSED and record.chain.method is Steering.PIN else None
+    )
 
 
 def waited_for_predecessors(record: ChainRecord) -> Iterator[JobId]:

@@ -173,7 +173,8 @@ def refusal(text: str, what: str) -> ClusterUnavailable | SubmissionRejected:
     said = one_line(text)
     if unreachable(text) or not _has(text, _ANSWERED):
         return ClusterUnavailable(f"{what}: {said or 'failed without a word'}")
-    return SubmissionRejected(_reason(text), said)
+    reason = _reason(text)
+    return SubmissionRejected(reason, said.removeprefix(f"{reason}; "))
 
 
 def refused_act(text: str, what: str) -> MirageError:

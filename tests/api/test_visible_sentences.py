@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from api_world import definition
 from network_world import CHAINS, slurm_token
 
 from mirage.api.app import create_app
+from mirage.api.documents.visible import Visible
+from mirage.control.status import Status
+from mirage.domain.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from network_world import Network
@@ -42,3 +46,9 @@ def test_no_address_tells_a_user_what_is_about_all(network: Network) -> None:
     for path in set(paths) - {STREAM} | {"/", "/predictors", "/metrics"}:
         answer = network.with_token("GET", path, slurm_token("bob"))
         assert ALL not in json.dumps(answer.body), path
+
+
+def test_every_user_is_told_that_the_daemon_is_on_standby() -> None:
+    standby = Status(0, "stands by: another daemon leads", Snapshot.unseen(0), asked=False)
+    assert Visible(standby, "bob", every=False).sentence == standby.sentence
+    assert Visible(replace(standby, asked=True), "bob", every=False).sentence == ""

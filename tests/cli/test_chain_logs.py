@@ -16,6 +16,7 @@ from api_world import START, definition, world
 from mirage.cli.joboutput import output_of
 from mirage.domain.chain import ChainStatus
 from mirage.domain.chainid import ChainId
+from mirage.domain.errors import MirageError
 from mirage.domain.job import BatchScript, JobId, JobState
 from mirage.domain.link import Link, LinkState
 
@@ -153,6 +154,17 @@ def test_output_that_only_the_node_knows_is_asked_of_slurm(
     for name in ("[x]-n1-7.out", "[x]-n1-8.out", "x-n1-7.out"):
         (tmp_path / name).touch()
     assert output_of({"request": request, "owner": "ann"}, 7) == tmp_path / "[x]-n1-7.out"
+
+
+def test_output_is_found_when_slurm_has_forgotten_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))  # no scontrol
+    request = {"options": [f"--output={tmp_path}/[o]_%x_%8j_%N_%3t%%-%b"], "directory": "/home", "job_name": "job"}
+    wanted = tmp_path / "[o]_job_00000007_n1_000%-7"
+    for name in (wanted.name, "[o]_job_00000008_n1_000%-8", "o_job_00000007_n1_000%-7"):
+        (tmp_path / name).touch()
+    assert output_of({"request": request, "owner": "ann"}, 7) == wanted
+    with pytest.raises(MirageError):
+        output_of({"request": request, "owner": "ann"}, 9)
 
 
 @pytest.mark.parametrize(("status", "code"), [(ChainStatus.DONE, 0), (ChainStatus.STOPPED, 6)])

@@ -10,6 +10,7 @@ from fakes import HOUR, MIN, FakeCluster, Fate, chain
 from loops import Service
 
 from mirage.domain.chain import ChainStatus, DoneCondition, Handover, HandoverPolicy, Steering
+from mirage.domain.command import PauseChain
 from mirage.domain.errors import ClusterUnavailable, JobBlocked, UnknownJob
 from mirage.domain.job import JobChange, JobState, WarnSignal
 from mirage.domain.journal import EntryKind
@@ -97,6 +98,27 @@ def test_a_crash_leaves_nothing_to_remember(steering: Steering) -> None:
     record = service.run(300 * HOUR)
     assert len(service.cluster.submissions) == 3
     assert [outcome.x for outcome in record.outcomes()] == [-HOUR] * 2
+
+
+@pytest.mark.parametrize("policy", [HandoverPolicy.NONE, HandoverPolicy.OVERLAP])
+def test_a_pinned_link_of_a_paused_chain_is_unpinned_once_its_predecessor_has_ended(
+    policy: HandoverPolicy,
+) -> None:
+    """Else it waits without end where the node of its predecessor was drained."""
+    fates = iter([Fate(wait=HOUR, runtime=20 * HOUR), Fate(wait=100 * HOUR)])
+    asked = chain(done=DoneCondition(exit_code=None, links=3), steering=Steering.PIN, handover=Handover(policy))
+    service = Service(FakeCluster(lambda request: next(fates)), "reactive", chain_=asked)
+    service.run(5 * HOUR)
+    service.commands.put(PauseChain(service.record.chain.chain_id, "alice"))
+    service.cycle(5 * HOUR + MIN)
+    service.run(20 * HOUR)
+    assert not service.cluster.changes, "its predecessor runs"
+    sentence = service.cycle(21 * HOUR + MIN)
+    assert service.cluster.changes == [(101, JobChange(node_list=""))]
+    assert sentence.startswith("paused: by alice")
+    assert service.record.status is ChainStatus.PAUSED
+    service.run(25 * HOUR)
+    assert len(service.cluster.submissions) == 2
 
 
 def test_an_unreachable_controller_changes_nothing() -> None:

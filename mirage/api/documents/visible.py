@@ -24,8 +24,8 @@ class Visible:
     @property
     def sentence(self) -> str:
         """Result of the last cycle for these chains."""
-        if self._every:
-            return self._status.sentence
+        if self._every or not self._status.asked:
+            return self._status.sentence  # of a daemon on standby it names no chain
         told = (self._status.explained.get(record.chain.chain_id, "") for record in self.records)
         return "; ".join(dict.fromkeys(filter(None, told)))
 

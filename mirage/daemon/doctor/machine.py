@@ -116,18 +116,36 @@ def look_at_place(folder: Path) -> Iterator[Finding]:
         yield warn("state", remark, follows, "set a directory on a local disk in service.state, or use PostgreSQL")
 
 
+def _of_no_lock(config: Config, folder: Path) -> Finding:
+    """Return the finding where no daemon of this account holds the lock of the state directory."""
+    follows = "no chain gets successors now"
+    if listening(config) is not None:
+        if not _is_readable(folder):
+            return ok("daemon", f"a daemon answers at {config.api.socket}; this account may not read its state")
+        found = f"a daemon answers at {config.api.socket}, but not for the state directory {folder}"
+        return fail("daemon", found, "the directory was removed or replaced", "restore it, then restart")
+    if other := other_daemon(config):
+        follows = "it manages your chains; findings about settings here concern only a daemon that you start"
+        return ok("daemon", f"the daemon at {other} answers; you run none of your own", follows)
+    return warn("daemon", "none runs", follows, "run mirage daemon, or systemctl start mirage")
+
+
+def _is_readable(folder: Path) -> bool:
+    """Whether no permission keeps this account from the directory; there may be none."""
+    try:
+        next(folder.iterdir(), None)
+    except PermissionError:
+        return False
+    except OSError:
+        return True
+    return os.access(folder, os.X_OK)
+
+
 def look_at_daemon(config: Config) -> Finding:
     """Check that a daemon runs on this state, and its last cycles."""
     folder = Path(config.service.state)
     if not _is_locked(folder / "daemon.lock"):
-        follows = "no chain gets successors now"
-        if listening(config) is not None:
-            found = f"a daemon answers at {config.api.socket}, but not for the state directory {folder}"
-            return fail("daemon", found, "the directory was removed or replaced", "restore it, then restart")
-        if other := other_daemon(config):
-            follows = "it manages your chains; findings about settings here concern only a daemon that you start"
-            return ok("daemon", f"the daemon at {other} answers; you run none of your own", follows)
-        return warn("daemon", "none runs", follows, "run mirage daemon, or systemctl start mirage")
+        return _of_no_lock(config, folder)
     beat = read_beat(folder / HEARTBEAT)
     if beat is None:
         return ok("daemon", "runs, and has not completed a cycle yet")
