@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
-from mirage.documentfaults import faults_of
-from mirage.documenttext import parse_json
+from mirage.atomic_file import read_regular
+from mirage.documentreading import faults_of, parse_json
 from mirage.domain.errors import ArtifactMismatch, ConfigError
-from mirage.wholefile import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -1,25 +1,31 @@
-"""HTTP with bounds on what one connection, and one client, can make a server hold.
+"""HTTP with bounds on what one connection, and one client, can make a server hold, and on its pace.
 
 uvicorn bounds neither the headers of a request nor the requests of a connection that wait for their turn, and it
 keeps an answer until the client has read it.
+
+Answers that count against no client's rate limit (rejections, health, static files) cost about as much time as any
+other. Such an answer waits until it is due; the next request of its connection is not begun before, so that a
+client that floods takes a small share of the event loop. An answer within the pace goes out immediately.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import select
+import time
 from collections import Counter
 from socket import AF_UNIX
 from typing import TYPE_CHECKING, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from mirage.domain.addresses import client_network
+from mirage.domain.texts import client_network
 
 if TYPE_CHECKING:
-    import asyncio
     import socket
-    from collections.abc import Callable
+    from collections.abc import Callable, MutableMapping
+    from typing import Any
 
 _FAULTS = logging.getLogger(__name__)
 # uvicorn warns of each request that is malformed: a client can send any number of them.
@@ -42,10 +48,10 @@ LEAVING_SEEN_WITHIN = 1.0
 """Seconds until it is seen that a client has left of which no more is read just now."""
 _OF_A_BODY = frozenset({b"content-length", b"transfer-encoding"})
 PRESENCE = "mirage.presence"
-"""Key of the client's ``Presence`` in a request's scope."""
+"""Key of the client's ``ClientPresence`` in a request's scope."""
 
 
-class Presence:
+class ClientPresence:
     """Whether the client of a connection is still there. For one event loop."""
 
     def __init__(self, pause: Callable[[], None] = lambda: None) -> None:
@@ -110,7 +116,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self.logger = _FAULTS
         self.origin = client_network(self.client[0]) if self.client else ""
         self.made = self.loop.time()
-        self.presence = Presence(self._hold)
+        self.presence = ClientPresence(self._hold)
         self._cycles: list[RequestResponseCycle] = []
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -279,3 +285,56 @@ def has_left(connection: socket.socket) -> bool:
     # Only a Unix socket distinguishes an end that sends no more from a closed one; servers answer neither.
     poll.register(connection.fileno(), 0 if connection.family == AF_UNIX else select.POLLRDHUP)
     return bool(poll.poll(0))
+
+
+_MOST_CLIENTS = 10_000
+"""Clients that are remembered; beyond, those are forgotten whose answers are due soonest."""
+
+
+class AnswerPace:
+    """When the next answer to each client is due. For one event loop."""
+
+    def __init__(self, rate: float, burst: int, longest: float, now: Callable[[], float] = time.monotonic) -> None:
+        """``rate`` answers per second, bursts of ``burst``; no answer waits for more than ``longest`` seconds."""
+        self._step, self._ahead, self._longest, self._now = 1 / rate, burst / rate, longest, now
+        self._full: dict[str, float] = {}
+        """When each client may have a whole burst again."""
+
+    def delay(self, client: str) -> float:
+        """Count an answer to ``client``; the seconds until it is due."""
+        now = self._now()
+        if client not in self._full and len(self._full) >= _MOST_CLIENTS:
+            self._forget()
+        full = max(self._full.get(client, now), now) + self._step
+        self._full[client] = full = min(full, now + self._ahead + self._longest)
+        return max(0.0, full - now - self._ahead)
+
+    async def hold(self, client: str, scope: MutableMapping[str, Any]) -> None:
+        """Count the answer to the request of ``scope``; return when it is due, or its client has left."""
+        delay, presence = self.delay(client), scope.get(PRESENCE)
+        if not delay:
+            return
+        await _wait(delay, presence if isinstance(presence, ClientPresence) else ClientPresence())
+
+    def _forget(self) -> None:
+        by_time = sorted(self._full.items(), key=lambda known: known[1])
+        self._full = dict(by_time[_MOST_CLIENTS // 2 :])
+
+
+async def _wait(delay: float, presence: ClientPresence) -> None:
+    loop = asyncio.get_running_loop()
+    due = loop.create_future()
+
+    def end() -> None:
+        if not due.done():
+            due.set_result(None)
+
+    timer = loop.call_later(delay, end)
+    presence.hold()
+    presence.watch(end)
+    try:
+        await due
+    finally:
+        timer.cancel()
+        presence.unwatch(end)
+        presence.held = False

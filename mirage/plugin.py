@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Protocol
 from mirage.domain.decision import (
     ActionScores,
     Observation,
+    PlannedStart,
+    PlanStatus,
     Prediction,
     RecentWaits,
     Standing,
@@ -24,18 +26,22 @@ from mirage.domain.decision import (
 )
 from mirage.domain.errors import ArtifactMismatch, ConfigError, MirageError, MissingExtra
 from mirage.domain.objective import Weights, objective
-from mirage.domain.plannedstart import PlannedStart, PlanStatus
 from mirage.features.schema import FeatureSchema, encode, schema
 from mirage.features.table import Origin, Table
 from mirage.onnximport import onnx_runtime
 from mirage.ports import Predictor
-from mirage.predictors.artifacts.answers import Scores, WaitDistribution, WaitQuantiles
-from mirage.predictors.artifacts.predictor import ArtifactPredictor, load_artifact
-from mirage.predictors.artifacts.scoring import at_level, forecast_scores, policy_scores, submit_points
-from mirage.predictors.artifacts.stacking import stacked_tables
-from mirage.predictors.artifacts.trees import Tree, floor32, trees_graph
-from mirage.predictors.artifacts.writing import Learnt, write_artifact
 from mirage.predictors.conformance import check_predictor, sample_observation
+from mirage.predictors.model_manifest import Scores, WaitDistribution, WaitQuantiles
+from mirage.predictors.model_writing import Learnt, write_artifact
+from mirage.predictors.onnx_predictor import ArtifactPredictor, load_artifact
+from mirage.predictors.tables import (
+    at_level,
+    forecast_scores,
+    policy_scores,
+    stacked_tables,
+    submit_points,
+)
+from mirage.predictors.tree_graphs import Tree, floor32, trees_graph
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from mirage.domain.chain import NOTHING_EXPECTED
-from mirage.domain.linkidentity import NO_IDENTITIES
+from mirage.domain.link import NO_IDENTITIES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -14,19 +14,18 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from mirage.domain.chain import ChainRecord
-    from mirage.domain.command import Asked
+    from mirage.domain.command import PendingCommand
     from mirage.domain.decision import Observation, Prediction, RecentWaits, Standing, Wants
     from mirage.domain.files import FileState, WatchedFile
+    from mirage.domain.inference import Dispatch, SystemView
     from mirage.domain.job import Job, JobChange, JobId, JobRequest, Seconds, SignalReach
     from mirage.domain.jobtable import JobTable
     from mirage.domain.journal import Entry
     from mirage.domain.lease import Lease
-    from mirage.domain.linkidentity import LinkIdentity
-    from mirage.domain.pastlinks import PastLinks
-    from mirage.domain.pool import Placement, PoolView
+    from mirage.domain.link import LinkIdentity
+    from mirage.domain.pool import Placement, PoolView, TaskTable
     from mirage.domain.snapshot import Snapshot
-    from mirage.domain.task import TaskTable
-    from mirage.domain.units import Dispatch, SystemView
+    from mirage.domain.tags import PastLinks
 
 
 class Cluster(Protocol):
@@ -43,7 +42,7 @@ class Cluster(Protocol):
         where accounting rejects one, and one where it knows several jobs with the ID of a link.
 
         Without ``queue`` only our own links need be looked up: the columns of jobs and the partitions may then
-        be empty, which spares replays their time; a live daemon always asks with it (``RecordingCluster``).
+        be empty, which spares replays their time; a live daemon always asks with it (``InstrumentedCluster``).
         ``expected`` are the links that must be accounted for, by tag (``NO_JOB`` where the id is not known): those
         that the queue does not show any more are looked up among the jobs that have ended. ``identities``, also by
         tag: a job with the ID of an expected link that is not the link's (``is_link``) is not shown as it, neither
@@ -137,7 +136,7 @@ class LinkAccounting(Protocol):
         """
 
 
-class Standings(Protocol):
+class OwnerLimitSource(Protocol):
     """Grants of the controller to users: fair share, limits and reservations."""
 
     def standing(self, request: JobRequest) -> Standing:
@@ -184,13 +183,13 @@ class Predictor(Protocol):
         """
 
 
-class Commands(Protocol):
+class CommandSource(Protocol):
     """Commands of users about their chains."""
 
-    def take(self) -> tuple[Asked, ...]:
+    def take(self) -> tuple[PendingCommand, ...]:
         """Commands that a cycle applies before it decides, in this order; each must be answered."""
 
-    def take_more(self) -> tuple[Asked, ...]:
+    def take_more(self) -> tuple[PendingCommand, ...]:
         """Commands that it applies after that: many commands of one user delay no decision about other chains."""
 
 
@@ -211,7 +210,7 @@ class ChainStore(Protocol):
 
 
 class Leases(Protocol):
-    """Record of the daemon that leads. Without policy: ``control/election.py`` has the rules."""
+    """Record of the daemon that leads. Without policy: ``control/leader_election.py`` has the rules."""
 
     def read(self) -> Lease:
         """The lease now. Raises ``StoreUnavailable``."""

@@ -10,7 +10,7 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from mirage.domain.addresses import client_network
+from mirage.domain.texts import client_network
 
 if TYPE_CHECKING:
     import socket

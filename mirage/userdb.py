@@ -30,7 +30,7 @@ WITHIN = 5.0
 """Seconds that a thread of one request waits for a lookup."""
 
 
-class Unanswered(OSError):
+class UserLookupTimeout(OSError):
     """The user database has not answered in time."""
 
 
@@ -70,7 +70,7 @@ class Known(Generic[K, V]):
                 threading.Thread(target=self._work, name="user database", daemon=True).start()
 
     def wait(self, key: K, seconds: float) -> V:
-        """A new answer, or the last one after ``seconds``. Raises ``Unanswered`` where neither exists."""
+        """A new answer, or the last one after ``seconds``. Raises ``UserLookupTimeout`` where neither exists."""
         answered, found = threading.Event(), list[V]()
 
         def told(value: V) -> None:
@@ -82,7 +82,7 @@ class Known(Generic[K, V]):
             return found[0]
         last = self._found.get(key)
         if last is None:
-            raise Unanswered(f"the user database has not answered within {seconds:g} s")
+            raise UserLookupTimeout(f"the user database has not answered within {seconds:g} s")
         return last[1]
 
     def _work(self) -> None:
@@ -129,7 +129,7 @@ UIDS: Known[str, int] = Known(_uid)
 
 
 def group_ids(name: str) -> frozenset[int]:
-    """The groups of a user, as ``id`` has them. Raises ``KeyError`` for none, ``Unanswered`` and ``OSError``."""
+    """The groups of a user, as ``id`` has them. Raises ``KeyError``, ``UserLookupTimeout`` and ``OSError``."""
     if UIDS.wait(name, WITHIN) < 0:  # id would take an unknown name of digits for a UID
         raise KeyError(name)
     try:
@@ -143,7 +143,7 @@ def group_ids(name: str) -> frozenset[int]:
         )
     except subprocess.TimeoutExpired:
         problem = f"the user database has not reported the groups of {name} within {_GROUPS_WITHIN:g} s"
-        raise Unanswered(problem) from None
+        raise UserLookupTimeout(problem) from None
     if found.returncode:
         raise KeyError(name)
     return frozenset(int(each) for each in found.stdout.split())

@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mirage.api.access.gate import Gate
+from mirage.api.access.authentication import Authenticator
 from mirage.api.port import ApiService
 from mirage.api.server import ApiServer
-from mirage.backends.acting.orderdesk import OrderDesk
+from mirage.backends.agent_queue import AgentQueue
 from mirage.control.commands import CommandQueue
 from mirage.control.status import Status
 from mirage.domain.command import LiftProtection
 from mirage.domain.errors import MirageError
 from mirage.domain.journal import Entry, EntryKind
 from mirage.domain.snapshot import Snapshot
-from mirage.provisioner import requests
+from mirage.provisioner import commands
 from mirage.provisioner.tally import Tally
 
 if TYPE_CHECKING:
@@ -54,16 +54,16 @@ class HandLoop:
         for asked in self.commands.take_all():
             if isinstance(asked.command, LiftProtection):
                 self.status = replace(self.status, protection=None)
-                asked.answer.set_result(requests.sentence(asked.command))
+                asked.answer.set_result(commands.sentence(asked.command))
                 continue
             try:
-                record = requests.obey(Tally.of(self.records, START), asked.command, START)
+                record = commands.apply_command(Tally.of(self.records, START), asked.command, START)
             except MirageError as error:
                 asked.answer.set_exception(error)
                 continue
             others = [other for other in self.records if other.chain.chain_id != record.chain.chain_id]
             self.records = [*others, record]
-            text = requests.sentence(asked.command)
+            text = commands.sentence(asked.command)
             self.journal.append(Entry(START, record.chain.chain_id, EntryKind.COMMAND, text))
             asked.answer.set_result(text)
         explained = {record.chain.chain_id: "hold: it is early" for record in self.records}
@@ -90,7 +90,7 @@ class World:
     """The objects that a test of the API uses."""
 
     loop: HandLoop
-    desk: OrderDesk
+    desk: AgentQueue
     socket: Path
     service: ApiService
 
@@ -152,14 +152,14 @@ def serve(**changes: Any) -> Iterator[World]:
     folder = Path(tempfile.mkdtemp(prefix="mirage-api-"))
     folder.chmod(0o755)
     loop = HandLoop()
-    desk = OrderDesk(lambda user, order_id, answer: None)
+    desk = AgentQueue(lambda user, order_id, answer: None)
     service = ApiService(
         lambda: loop.status,
         loop.commands.put,
         loop.entries,
         desk,
         {"steering": "nice"},
-        gate=Gate(frozenset({"bin"})),
+        gate=Authenticator(frozenset({"bin"})),
         **changes,
     )
     server = ApiServer(service, folder / "api.sock")

@@ -8,9 +8,8 @@ from __future__ import annotations
 from compileall import compile_dir
 from pathlib import Path
 
-from mirage.bootstrap.compiling import compile_simulator
-from mirage.bootstrap.compiling_pool import compile_pool
-from mirage.bootstrap.compiling_requests import compile_requests
+from mirage.bootstrap.compiling_allocation import compile_pool, compile_requests
+from mirage.bootstrap.simulated import compile_simulator
 
 if __name__ == "__main__":
     for folder in ("mirage", "plugins", "slurm-testbed"):

@@ -24,7 +24,7 @@ from mirage.domain.job import (
     JobState,
     SignalReach,
 )
-from mirage.domain.linkidentity import NO_IDENTITIES, LinkIdentity, is_link
+from mirage.domain.link import NO_IDENTITIES, LinkIdentity, is_link
 from mirage.domain.snapshot import JobColumns, PartitionState, Snapshot
 
 if TYPE_CHECKING:

@@ -6,12 +6,11 @@ import math
 from dataclasses import dataclass, field
 
 from mirage.domain.errors import ConfigError
-from mirage.predictors.artifacts.answers import Scores
-from mirage.predictors.artifacts.manifest import ClusterMark, Manifest, TrainingMark
-from mirage.predictors.artifacts.shelf import Version
-from mirage.replay.shadows import Calibrated, Measured
+from mirage.predictors.model_manifest import ClusterMark, ModelManifest, Scores, TrainingMark
+from mirage.predictors.model_registry import Version
+from mirage.replay.shadows import Calibrated, ShadowScore
 
-MANIFEST = Manifest(
+MANIFEST = ModelManifest(
     "xgboost",
     "1",
     "v2",
@@ -61,6 +60,6 @@ class ModelDesk:
         return Version(name, OLD, True, MANIFEST)
 
 
-def measured(name: str, in_charge: bool) -> Measured:
+def measured(name: str, in_charge: bool) -> ShadowScore:
     unknown = (math.nan,) * 5
-    return Measured(name, in_charge, 12, 0.5, 1.0, 0.25, 0.8, 0, *unknown, KEPT if in_charge else ())
+    return ShadowScore(name, in_charge, 12, 0.5, 1.0, 0.25, 0.8, 0, *unknown, KEPT if in_charge else ())

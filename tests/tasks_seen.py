@@ -8,10 +8,10 @@ import os
 import pwd
 from typing import TYPE_CHECKING, Any
 
-from mirage.api.taskstate.content import TaskStatus
-from mirage.api.taskstate.reading import Reading, StateUnseen, read_state
-from mirage.api.taskstate.watch import Shown, TaskWatch
-from mirage.backends.filecheck import Viewer
+from mirage.api.agentstatus import TaskStatus
+from mirage.api.taskfiles import Reading, StateUnseen, read_state
+from mirage.api.taskwatch import Shown, TaskWatch
+from mirage.backends.file_check import Viewer
 from mirage.domain.chain import Chain, ChainId, ChainRecord
 from mirage.domain.job import JobRequest
 

@@ -6,9 +6,8 @@ import asyncio
 
 import pytest
 
-from mirage import answerpace
-from mirage.answerpace import AnswerPace
-from mirage.boundedhttp import PRESENCE, Presence
+from mirage import boundedhttp
+from mirage.boundedhttp import PRESENCE, AnswerPace, ClientPresence
 
 
 def test_pace_within_the_burst_answers_at_once() -> None:
@@ -39,7 +38,7 @@ def test_pace_delays_no_answer_longer_than_its_bound() -> None:
 
 
 def test_pace_of_who_floods_outlasts_many_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answerpace, "_MOST_CLIENTS", 10)
+    monkeypatch.setattr(boundedhttp, "_MOST_CLIENTS", 10)
     pace = AnswerPace(10, 5, 30, lambda: 0.0)
     for _ in range(100):
         pace.delay("a")
@@ -50,7 +49,7 @@ def test_pace_of_who_floods_outlasts_many_others(monkeypatch: pytest.MonkeyPatch
 
 def test_hold_ends_with_its_client_and_keeps_nothing() -> None:
     paused = list[bool]()
-    presence = Presence(lambda: paused.append(True))
+    presence = ClientPresence(lambda: paused.append(True))
 
     async def leave() -> None:
         pace = AnswerPace(0.001, 1, 3_600)

@@ -7,26 +7,26 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from mirage.api.taskstate.content import TaskStatus
-from mirage.documentfaults import MOST_FAULTS, faults_of, reader_of
+from mirage.api.agentstatus import TaskStatus
+from mirage.documentreading import MOST_FAULTS, faults_of, reader_of
 from mirage.domain.chain import Chain
 
 MANY = 90_000
 REPORTS_ALL = {
     "mirage/allocation/engine/taskfile.py",
     "mirage/allocation/inference/serving/configfile.py",
-    "mirage/allocation/inference/workload/scenariofile.py",
+    "mirage/allocation/inference/workload/scenario.py",
     "mirage/api/access/policy.py",
     "mirage/config/loading.py",
     "mirage/simulator/configuration/clusterfile.py",
 }
 """Files of configuration: their authors see all errors, up to a bound."""
 OWN = {
-    "mirage/api/documents/predictors.py",
-    "mirage/api/web/inquiry.py",
+    "mirage/api/routes/predictors.py",
+    "mirage/api/web/internal_client.py",
     "mirage/bench/api.py",
     "mirage/bench/daemon.py",
-    "mirage/documentfaults.py",
+    "mirage/documentreading.py",
 }
 """Documents that this process, or a daemon that it asks, wrote."""
 
@@ -84,4 +84,4 @@ def test_documents_of_others_are_read_by_the_reader() -> None:
         if any(word in path.read_text(encoding="utf-8") for word in words)
         and (name := str(path.relative_to(root))) not in REPORTS_ALL | OWN
     }
-    assert others == set(), "use mirage.documentfaults.reader_of"
+    assert others == set(), "use mirage.documentreading.reader_of"

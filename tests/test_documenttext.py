@@ -7,7 +7,7 @@ import tracemalloc
 
 import pytest
 
-from mirage.documenttext import MOST_PARTS, parse_json
+from mirage.documentreading import MOST_PARTS, parse_json
 
 MANY = 2 * MOST_PARTS
 

@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from mirage.wholefile import draft_of, read_regular, write_anew
+from mirage.atomic_file import draft_of, read_regular, write_atomically
 
 
 def test_what_was_there_is_replaced_and_nothing_else_is_left(tmp_path: Path) -> None:
     file = tmp_path / "state.json"
     for content in (b"long as it was", b"new"):
-        write_anew(file, content)
+        write_atomically(file, content)
         assert file.read_bytes() == content
     assert list(tmp_path.iterdir()) == [file]
 
 
 def test_one_that_cannot_be_written_holds_what_it_held(tmp_path: Path) -> None:
     file = tmp_path / "state.json"
-    write_anew(file, b"as it was")
+    write_atomically(file, b"as it was")
     with pytest.raises(UnicodeEncodeError), draft_of(file) as draft:
         _ = draft.write_bytes(b"ne"), draft.write_text("\N{SNOWMAN}", encoding="ascii")
     assert file.read_bytes() == b"as it was"
@@ -31,7 +31,7 @@ def test_a_folder_in_the_way_stays_and_no_draft_is_left(tmp_path: Path) -> None:
     file = tmp_path / "state.json"
     (file / "inside").mkdir(parents=True)
     with pytest.raises(OSError, match=r"state\.json"):
-        write_anew(file, b"new")
+        write_atomically(file, b"new")
     assert list(tmp_path.iterdir()) == [file]
 
 

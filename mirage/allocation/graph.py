@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from mirage.domain.errors import ArtifactMismatch, MissingExtra
 from mirage.modelgraph.checking import AGENT, check_graph
-from mirage.modelgraph.wire import BadGraph
+from mirage.modelgraph.reading import BadGraph
 from mirage.onnximport import onnx_runtime
 
 if TYPE_CHECKING:

@@ -7,37 +7,32 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter, FastAPI
 
 from mirage import __version__
-from mirage.api.access.auditing import Auditing
-from mirage.api.access.auditwriter import AuditWriter
-from mirage.api.conventions.bounds import Bounds
-from mirage.api.conventions.concurrency import ConcurrencyLayer
-from mirage.api.conventions.description import DescribedApp
-from mirage.api.conventions.faults import Faults
-from mirage.api.conventions.pacing import PacingLayer
+from mirage.api.access.auditing import Auditing, AuditWriter
+from mirage.api.conventions.admission import ConcurrencyLayer, PacingLayer, StandingBy
+from mirage.api.conventions.bodies import Bounds
+from mirage.api.conventions.caching import ReadyAnswers, ReadyLayer
+from mirage.api.conventions.documents import DescribedApp
+from mirage.api.conventions.idempotency import IdempotencyLayer
 from mirage.api.conventions.problems import install_problems
-from mirage.api.conventions.ready import ReadyAnswers, ReadyLayer
-from mirage.api.conventions.repeats import Repeats
-from mirage.api.conventions.requestlog import RequestLog
-from mirage.api.conventions.standingby import StandingBy
-from mirage.api.routes.about import about_routes
+from mirage.api.conventions.requestlog import ErrorMiddleware, RequestLog
+from mirage.api.routes.account import login_routes, me_routes, token_routes
+from mirage.api.routes.administration import (
+    audit_routes,
+    configuration_routes,
+    notification_routes,
+    protection_routes,
+)
 from mirage.api.routes.agents import agent_routes
 from mirage.api.routes.allocation import allocation_routes
-from mirage.api.routes.audit import audit_routes
 from mirage.api.routes.chains import chain_routes
 from mirage.api.routes.cluster import cluster_routes
-from mirage.api.routes.configuration import configuration_routes
 from mirage.api.routes.events import event_routes
 from mirage.api.routes.jobs import job_routes
-from mirage.api.routes.login import login_routes
-from mirage.api.routes.me import me_routes
-from mirage.api.routes.metrics import metrics_routes
-from mirage.api.routes.notifications import notification_routes
+from mirage.api.routes.monitoring import about_routes, metrics_routes
 from mirage.api.routes.predictions import prediction_routes
 from mirage.api.routes.predictors import predictor_routes
-from mirage.api.routes.protection import protection_routes
 from mirage.api.routes.replays import replay_routes
 from mirage.api.routes.timeline import timeline_routes
-from mirage.api.routes.tokens import token_routes
 from mirage.api.web.serving import install_pages
 
 if TYPE_CHECKING:
@@ -84,10 +79,10 @@ def _install_conventions(
     if service.audit is not None:
         app.add_middleware(Auditing, writer=audit or AuditWriter(service.audit), now=service.now)
     if service.answers is not None:
-        app.add_middleware(Repeats, storage=service.answers)
+        app.add_middleware(IdempotencyLayer, storage=service.answers)
     app.add_middleware(StandingBy, impediment=service.impediment)
     app.add_middleware(Bounds)
     app.add_middleware(ConcurrencyLayer, gate=service.gate)
     app.add_middleware(PacingLayer)
     app.add_middleware(RequestLog)
-    app.add_middleware(Faults, frame_ancestors=service.frame_ancestors)
+    app.add_middleware(ErrorMiddleware, frame_ancestors=service.frame_ancestors)

@@ -1,22 +1,77 @@
-"""The network address; one that other machines reach requires TLS or a TLS proxy."""
+"""The network address and its certificate; an address that other machines reach requires TLS or a TLS proxy."""
 
 from __future__ import annotations
 
 import errno
 import ipaddress
+import logging
 import re
 import socket
 import ssl
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cryptography import x509
+
 from mirage.api.access.protocol import PeerProtocol
-from mirage.domain.addresses import host_in_url
+from mirage.atomic_file import read_regular
+from mirage.domain.bounds import format_instant
 from mirage.domain.errors import ConfigError
+from mirage.domain.texts import host_in_url
 
 if TYPE_CHECKING:
     import asyncio
+
+    from mirage.domain.job import Seconds
+
+_LOG = logging.getLogger(__name__)
+_SOON: Seconds = 14 * 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Validity:
+    """Validity of a certificate with its chain, in epoch seconds."""
+
+    start: Seconds
+    end: Seconds
+
+    def problem(self, now: Seconds) -> str:
+        """Return why clients reject it, or will within 14 days; empty if neither."""
+        if self.end <= now:
+            return f"it expired at {format_instant(self.end)}"
+        if self.start > now:
+            return f"it is not valid before {format_instant(self.start)}"
+        return f"it expires at {format_instant(self.end)}" if self.end - now < _SOON else ""
+
+    def covers(self, now: Seconds) -> bool:
+        """Return whether it is valid at ``now``."""
+        return self.start <= now < self.end
+
+
+def read_validity(file: str) -> Validity:
+    """Read the validity of the certificates in a PEM file. Raises ``ConfigError``."""
+    try:
+        found = x509.load_pem_x509_certificates(read_regular(Path(file)))
+        starts = [int(each.not_valid_before_utc.timestamp()) for each in found]
+        ends = [int(each.not_valid_after_utc.timestamp()) for each in found]
+    except (OSError, ValueError) as error:
+        raise ConfigError("api.certificate", f"{file}: {error}") from error
+    return Validity(max(starts), min(ends))
+
+
+def log_validity(file: str) -> None:
+    """Log a warning if clients reject the certificate, or soon will. Raises nothing."""
+    try:
+        problem = read_validity(file).problem(int(time.time()))
+    except ConfigError as error:
+        problem = error.problem
+    if problem:
+        _LOG.warning(
+            'event=certificate_invalid file=%s reason="%s; renew it and restart the daemon"', file, problem
+        )
+
 
 _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([0-9.]+|localhost)):([0-9]{1,5})")
 _WAITING = 128

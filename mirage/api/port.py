@@ -1,4 +1,7 @@
-"""All that the API needs from the daemon."""
+"""All that the API needs from the daemon.
+
+Chains are found by an index: the time of a look-up must not show which chains of other users exist.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mirage.api.access.gate import Gate
-from mirage.api.chainindex import ChainIndex
-from mirage.api.taskstate.watch import TaskWatch
+from mirage.api.access.authentication import Authenticator
+from mirage.api.taskwatch import TaskWatch
 from mirage.domain.files import NOT_CHECKED
 
 if TYPE_CHECKING:
@@ -16,22 +18,57 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from mirage.api.feed import Feed
-    from mirage.backends.acting.links_only import Identity
-    from mirage.backends.acting.orderdesk import OrderDesk
-    from mirage.control.guard import Asker, Guard
-    from mirage.control.questions import Foresight, Question
+    from mirage.backends.agent_queue import AgentQueue
+    from mirage.backends.links_only import JobIdentity
+    from mirage.control.guard import Asker, PredictorGuard
+    from mirage.control.prediction_requests import PredictionRequest, PredictionResult
     from mirage.control.status import Status
-    from mirage.domain.chain import ChainId
+    from mirage.domain.chain import ChainId, ChainRecord
     from mirage.domain.command import Command
     from mirage.domain.files import FileState, WatchedFile
     from mirage.domain.job import JobId, JobRequest, Seconds
     from mirage.domain.journal import Entry
-    from mirage.predictors.artifacts.shelf import Version
+    from mirage.predictors.model_registry import Version
     from mirage.replay.runs import ReplayRuns
-    from mirage.replay.shadows import Measured
-    from mirage.store.answers import AnswerStore
-    from mirage.store.audit import AuditLog
+    from mirage.replay.shadows import ShadowScore
+    from mirage.store.access import AuditLog, IdempotencyStore
     from mirage.store.journal import SqlJournal
+
+
+@dataclass(frozen=True, slots=True)
+class _BuiltIndex:
+    records: Sequence[ChainRecord]
+    by_id: Mapping[str, ChainRecord]
+    by_owner: Mapping[str, Sequence[ChainRecord]]
+
+
+class ChainIndex:
+    """Chains by ID and by owner, built once per state of the daemon. Any thread may use it.
+
+    A look-up takes the same time for an unknown ID. One among a user's chains depends on the number of these.
+    """
+
+    def __init__(self) -> None:
+        self._built = _BuiltIndex((), {}, {})
+
+    def find(self, records: Sequence[ChainRecord], chain_id: ChainId) -> ChainRecord | None:
+        """Return the chain with this ID, or ``None``; the first if there are two."""
+        return self._of(records).by_id.get(chain_id)
+
+    def owned(self, records: Sequence[ChainRecord], owner: str) -> Sequence[ChainRecord]:
+        """Return the chains of this user, in order."""
+        return self._of(records).by_owner.get(owner, ())
+
+    def _of(self, records: Sequence[ChainRecord]) -> _BuiltIndex:
+        built = self._built
+        if built.records is not records:
+            by_id: dict[str, ChainRecord] = {}
+            by_owner: dict[str, list[ChainRecord]] = {}
+            for record in records:
+                by_id.setdefault(record.chain.chain_id, record)
+                by_owner.setdefault(record.chain.owner, []).append(record)
+            built = self._built = _BuiltIndex(records, by_id, by_owner)
+        return built
 
 
 def _wall() -> Seconds:
@@ -42,15 +79,15 @@ def _wall() -> Seconds:
 class Inquiries:
     """Access to the predictors."""
 
-    ask: Callable[[Question], Future[Foresight]]
+    ask: Callable[[PredictionRequest], Future[PredictionResult]]
     """Passes a prediction request to the loop. Raises ``TooManyQuestions``."""
-    named: Callable[[str, Asker], Guard | None]
+    named: Callable[[str, Asker], PredictorGuard | None]
     """Returns a predictor by name; ``None`` if it is used anyway. May take seconds; raises ``PluginNotFound`` and
     ``ConfigError``."""
-    measured: Callable[[JobRequest | str | None], Sequence[Measured]]
+    measured: Callable[[JobRequest | str | None], Sequence[ShadowScore]]
     """Past errors of the predictors: for all handovers, those in a partition, or those of similar jobs. May take
     seconds; raises ``StoreUnavailable``."""
-    compared: Callable[[Seconds], Sequence[Measured]] = lambda span: ()
+    compared: Callable[[Seconds], Sequence[ShadowScore]] = lambda span: ()
     """The same for the handovers of the last N seconds, with estimated costs of the predictors' own decisions. May
     take longer."""
 
@@ -107,7 +144,7 @@ class Models(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class EffectiveSetting:
     """A configuration key with its value and source."""
 
     key: str
@@ -126,7 +163,7 @@ class ApiService:
     """Passes a command to the loop."""
     entries: Callable[[ChainId, int], Sequence[Entry]]
     """Returns the last N journal entries of a chain, newest first. May raise ``StoreUnavailable``."""
-    desk: OrderDesk | None = None
+    desk: AgentQueue | None = None
     """Requests to the users' agents; ``None`` if the daemon does not use agents."""
     chain_defaults: Mapping[str, Any] = field(default_factory=dict)
     """Default settings of a new chain, in the form of a chain's document."""
@@ -134,7 +171,7 @@ class ApiService:
     """Whether the daemon only releases held links that their owners have submitted."""
     check_request: Callable[[JobRequest], None] = lambda _: None
     """Raises ``SubmissionRejected`` for a request that Slurm would reject; may take seconds."""
-    identify: Callable[[JobId, str], Identity] | None = None
+    identify: Callable[[JobId, str], JobIdentity] | None = None
     """Queries Slurm for a job of an owner; may take seconds, raises ``UnknownJob``, ``NotPermitted`` and
     ``ClusterUnavailable``. ``None``: the cluster has only the daemon's jobs."""
     patience: float = 60.0
@@ -151,10 +188,10 @@ class ApiService:
     hides_jobs: Callable[[], bool] = lambda: False
     """Returns whether Slurm hides jobs of others from users, or that is unknown."""
     models: Models | None = None
-    configuration: Callable[[], Sequence[Setting]] = list
+    configuration: Callable[[], Sequence[EffectiveSetting]] = list
     """Returns all keys, secrets hidden."""
     replays: ReplayRuns | None = None
-    gate: Gate = field(default_factory=Gate)
+    gate: Authenticator = field(default_factory=Authenticator)
     """Authentication and scopes."""
     url: Callable[[], str] = str
     """Returns the URL of the web UI; empty: none."""
@@ -162,7 +199,7 @@ class ApiService:
     """Origins that may embed the web UI."""
     audit: AuditLog | None = None
     """The audit log."""
-    answers: AnswerStore | None = None
+    answers: IdempotencyStore | None = None
     """Stored responses by idempotency key."""
     index: ChainIndex = field(default_factory=ChainIndex)
     """Index of chains by ID and owner."""

@@ -19,13 +19,12 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 import uvloop
 
-from mirage.api.access.auditwriter import AuditWriter
+from mirage.api.access.auditing import AuditWriter
 from mirage.api.access.caller import Caller
 from mirage.api.access.protocol import PeerProtocol
 from mirage.api.app import create_app
-from mirage.api.certificate import log_validity
-from mirage.api.listening import AddressTaken, unusable_certificate
-from mirage.api.routes.tokens import login_link
+from mirage.api.listening import AddressTaken, log_validity, unusable_certificate
+from mirage.api.routes.account import login_link
 from mirage.domain.errors import ConfigError
 from mirage.tlshandshake import serve_bounded
 
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
     from fastapi import FastAPI
 
-    from mirage.api.access.scope import Scope
+    from mirage.api.access.caller import Scope
     from mirage.api.listening import Listening
     from mirage.api.port import ApiService
 

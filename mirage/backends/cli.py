@@ -1,33 +1,34 @@
-"""The cluster as Slurm's own commands show it: ``squeue``, ``sinfo`` and ``sacct``, text in formats of ours."""
+"""The cluster as Slurm's commands show it: ``squeue``, ``sinfo`` and ``sacct``, also past jobs and links."""
 
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from mirage.backends.cli_links import LinkMemory
+from mirage.backends.cli_links import LinkTracker
+from mirage.backends.cluster_queries import CliVisibility
 from mirage.backends.execution import ArgumentsRefused
 from mirage.backends.jobquery import Fates, QueryRejected, no_answer
 from mirage.backends.seldom import Seldom
-from mirage.backends.visibility import CliVisibility
 from mirage.domain.chain import NOTHING_EXPECTED
 from mirage.domain.errors import BadSpelling, ClusterUnavailable
 from mirage.domain.job import ABSENT, JobState
-from mirage.domain.link import NO_JOB
-from mirage.domain.linkidentity import NO_IDENTITIES
-from mirage.slurm import accounting, nodetext, queuetext
-from mirage.slurm.configtext import read_settings
+from mirage.domain.link import NO_IDENTITIES, NO_JOB
+from mirage.slurm import accounting, node_text, queuetext
+from mirage.slurm.conf import read_settings
+from mirage.slurm.error_messages import access_denied, one_line, unreachable
 from mirage.slurm.rows import new_mark
-from mirage.slurm.wording import access_denied, one_line, unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from mirage.backends.execution import Answer, Commands
-    from mirage.domain.job import Job, JobId
-    from mirage.domain.linkidentity import LinkIdentity
+    from mirage.backends.execution import CommandOutput, CommandRunner
+    from mirage.domain.job import Job, JobId, Seconds
+    from mirage.domain.jobtable import JobTable
+    from mirage.domain.link import LinkIdentity
     from mirage.domain.snapshot import PartitionState, Snapshot
+    from mirage.domain.tags import PastLinks
     from mirage.ports import Clock
     from mirage.slurm.queuetext import Queue
 
@@ -48,11 +49,11 @@ class CliCluster:
     ``clock`` is Slurm's; it only dates the snapshots. Not for several threads.
     """
 
-    def __init__(self, commands: Commands, clock: Clock, account: str = "") -> None:
+    def __init__(self, commands: CommandRunner, clock: Clock, account: str = "") -> None:
         """``account``: as whom Slurm is queried; empty: as one who sees the jobs of all users."""
         self._commands = commands
         self._clock = clock
-        self._memory = LinkMemory(account, CliVisibility(commands, account))
+        self._memory = LinkTracker(account, CliVisibility(commands, account))
         self._rows = queuetext.KnownRows()
         self._seldom = Seldom()
 
@@ -85,15 +86,15 @@ class CliCluster:
 
     def _partitions(self) -> tuple[PartitionState, ...]:
         mark = new_mark()
-        argv = ["sinfo", *nodetext.ARGUMENTS]
-        answer = self._answer(argv, nodetext.node_settings(mark))
+        argv = ["sinfo", *node_text.ARGUMENTS]
+        answer = self._answer(argv, node_text.node_settings(mark))
         if answer.status and access_denied(answer.said):  # PrivateData=nodes: the queue is seen all the same
             if self._seldom.allows("nodes_hidden", ""):
                 text = "event=nodes_hidden reason=%r; forecasts know the queue alone, as with PrivateData=nodes"
                 _LOG.warning(text, one_line(answer.said))
             return ()
         text = _checked(argv, answer.status, answer.out, answer.said)
-        found, unreadable = _read(argv, text, lambda text: nodetext.read_partitions(text, mark))
+        found, unreadable = _read(argv, text, lambda text: node_text.read_partitions(text, mark))
         self._memory.report_unreadable("nodes", unreadable)
         return found
 
@@ -125,7 +126,7 @@ class CliCluster:
         answer = self._answer(argv, settings)
         return _checked(argv, answer.status, answer.out, answer.said)
 
-    def _answer(self, argv: Sequence[str], settings: Mapping[str, str]) -> Answer:
+    def _answer(self, argv: Sequence[str], settings: Mapping[str, str]) -> CommandOutput:
         return self._commands.run(argv, environment=self._commands.environment | dict(settings))
 
 
@@ -142,7 +143,7 @@ def _read(argv: Sequence[str], text: str, read: Callable[[str], _T]) -> _T:
         raise ClusterUnavailable(f"{argv[0]}: {fault}") from fault
 
 
-def with_cancelled(commands: Commands, runs: Sequence[Job]) -> list[Job]:
+def with_cancelled(commands: CommandRunner, runs: Sequence[Job]) -> list[Job]:
     """``runs``; those cancelled by an unknown user that ended before slurmctld was started are CANCELLED.
 
     As slurmctld starts it reports cancelled jobs again, without the user. Jobs that it lost end later. Raises
@@ -159,3 +160,60 @@ def with_cancelled(commands: Commands, runs: Sequence[Job]) -> list[Job]:
         else run
         for run in runs
     ]
+
+
+_log = logging.getLogger(__name__)
+
+
+def past_jobs(commands: CommandRunner, start: Seconds, end: Seconds) -> JobTable:
+    """The jobs that ran or ended at any time in [start, end) on Slurm's clock, as they are known now.
+
+    One ``sacct``: a caller that reads more than a day gives slurmdbd a pause between two days. Raises
+    ``ClusterUnavailable`` when slurmdbd does not answer.
+    """
+    mark = new_mark()
+    answer = commands.run(
+        ["sacct", *accounting.history_arguments(start, end)],
+        environment=commands.environment | accounting.settings(mark),
+    )
+    if answer.status:
+        raise ClusterUnavailable(f"sacct: exit {answer.status}: {one_line(answer.said)}")
+    try:
+        found, left_out = accounting.read_history(answer.out, mark)
+    except BadSpelling as fault:
+        raise ClusterUnavailable(f"sacct: {fault}") from fault
+    if left_out:
+        _log.warning("event=jobs_left_out source=sacct jobs=%d start=%d end=%d", left_out, start, end)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class CliLinkAccounting:
+    """The port ``LinkAccounting`` by way of ``sacct``."""
+
+    commands: CommandRunner
+
+    def keeps_comments(self) -> bool:
+        """Whether ``AccountingStoreFlags`` has ``job_comment``. Raises ``ClusterUnavailable``."""
+        answer = self.commands.run(["scontrol", "show", "config"])
+        _check("scontrol show config", answer)
+        return "job_comment" in read_settings(answer.out).get("accountingstoreflags", "").lower()
+
+    def past_links(self, start: Seconds, end: Seconds, ids: Collection[JobId]) -> PastLinks | None:
+        """One ``sacct``. Raises ``ClusterUnavailable``."""
+        mark = new_mark()
+        argv = ["sacct", *accounting.past_link_arguments(start, end)]
+        answer = self.commands.run(argv, environment=self.commands.environment | accounting.settings(mark))
+        if NO_ACCOUNTING in answer.err:
+            return None
+        _check("sacct", answer)
+        try:
+            found = accounting.read_past_links(answer.out, mark, ids)
+        except BadSpelling as error:
+            raise ClusterUnavailable(f"sacct: {error}") from error
+        return replace(found, jobs=tuple(with_cancelled(self.commands, found.jobs)))
+
+
+def _check(command: str, answer: CommandOutput) -> None:
+    if answer.status:
+        raise ClusterUnavailable(f"{command}: exit {answer.status}: {one_line(answer.said)}")

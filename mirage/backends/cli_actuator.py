@@ -13,12 +13,12 @@ from mirage.domain.errors import (
     UnknownJob,
 )
 from mirage.domain.job import JobState, SignalReach
-from mirage.slurm import sbatch, wording
-from mirage.slurm.sbatch import spell_instant
-from mirage.slurm.state import parse_state
+from mirage.slurm import error_messages, sbatch
+from mirage.slurm.job_state import parse_state
+from mirage.slurm.sbatch import format_sbatch_time
 
 if TYPE_CHECKING:
-    from mirage.backends.execution import Answer, Commands
+    from mirage.backends.execution import CommandOutput, CommandRunner
     from mirage.domain.job import JobChange, JobId, JobRequest, Seconds
 
 
@@ -28,7 +28,7 @@ class CliActuator:
     ``user`` is this process's user in Slurm; it acts for no other user.
     """
 
-    def __init__(self, commands: Commands, user: str) -> None:
+    def __init__(self, commands: CommandRunner, user: str) -> None:
         self._commands = commands
         self._user = user
 
@@ -54,8 +54,8 @@ class CliActuator:
         self._only_own(owner, f"cancel job {job_id}")
         answer = self._commands.run(["scancel", "--verbose", str(job_id)])  # silent, it hides that there is no job
         said = _complaints(answer.err)
-        if (said or answer.status) and not wording.already_ended(said):
-            raise wording.refused_act(said, f"scancel {job_id}")
+        if (said or answer.status) and not error_messages.already_ended(said):
+            raise error_messages.refused_act(said, f"scancel {job_id}")
 
     def update(self, job_id: JobId, owner: str, change: JobChange) -> None:
         """``scontrol hold``, ``update`` and ``release``. See the port."""
@@ -77,9 +77,9 @@ class CliActuator:
         answer = self._commands.run(["scancel", "--verbose", f"--signal={signal}", *whom, str(job_id)])
         said = _complaints(answer.err)
         if said or answer.status:
-            raise wording.refused_act(said, f"scancel --signal={signal} {job_id}")
+            raise error_messages.refused_act(said, f"scancel --signal={signal} {job_id}")
 
-    def _sbatch(self, request: JobRequest, *options: str, **settings: str) -> Answer:
+    def _sbatch(self, request: JobRequest, *options: str, **settings: str) -> CommandOutput:
         argv = ["sbatch", *sbatch.sbatch_arguments(request), *options]
         environment = sbatch.sbatch_environment(request, self._commands.environment) | settings
         try:
@@ -95,7 +95,7 @@ class CliActuator:
         except ArgumentsRefused as refusal:
             raise SubmissionRejected("InvalidText", str(refusal)) from None
         if answer.status:
-            raise wording.refusal(answer.err, "sbatch")
+            raise error_messages.refusal(answer.err, "sbatch")
         return answer
 
     def _require(self, job_id: JobId, state: JobState, verb: str) -> None:
@@ -105,7 +105,7 @@ class CliActuator:
             ["squeue", "--noheader", "--all", "--states=all", "--format=%T", f"--jobs={job_id}"]
         )
         if answer.status:
-            raise wording.refused_act(answer.said, asked)
+            raise error_messages.refused_act(answer.said, asked)
         try:
             found = parse_state(answer.out)
         except BadSpelling as fault:
@@ -117,7 +117,7 @@ class CliActuator:
         target = [f"JobId={job_id}", *settings] if verb == "update" else [str(job_id)]
         answer = self._commands.run(["scontrol", verb, *target])
         if answer.status:
-            raise wording.refused_act(answer.said, f"scontrol {verb} {job_id}")
+            raise error_messages.refused_act(answer.said, f"scontrol {verb} {job_id}")
 
     def _only_own(self, owner: str, act: str) -> None:
         if owner != self._user:
@@ -139,7 +139,7 @@ def _launch(request: JobRequest) -> LaunchSettings:
 
 
 def _settings(change: JobChange) -> list[str]:
-    begin = [] if change.begin is None else [spell_instant(change.begin) if change.begin else "now"]
+    begin = [] if change.begin is None else [format_sbatch_time(change.begin) if change.begin else "now"]
     nice = [] if change.nice is None else [str(change.nice)]
     nodes = [] if change.node_list is None else [f"ReqNodeList={change.node_list}"]
     after = [] if change.dependencies is None else [f"Dependency={sbatch.spell_dependencies(change.dependencies)}"]

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 
 from mirage.backends.jobquery import JobQuery
 from mirage.backends.seldom import Seldom
-from mirage.domain.chainid import marked_for_another
 from mirage.domain.job import ABSENT, NEVER, Job, JobId, JobState, PastRun
-from mirage.domain.link import NO_JOB
-from mirage.domain.linkidentity import NO_IDENTITIES, LinkIdentity, is_link, is_nameless, is_tag
+from mirage.domain.link import NO_IDENTITIES, NO_JOB, LinkIdentity, is_link, is_nameless, is_tag
 from mirage.domain.snapshot import Snapshot
+from mirage.domain.tags import marked_for_another
 from mirage.slurm.rows import CELL
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from mirage.backends.jobquery import Ask, Fates
     from mirage.domain.job import Seconds
     from mirage.domain.snapshot import PartitionState
-    from mirage.slurm.queuetext import Queue, QueuedJob
+    from mirage.slurm.queuetext import Queue, QueueRow
 
 _log = logging.getLogger(__name__)
 _SENT_WITHIN = 5  # seconds after its cycle began in which a link nearly always reaches Slurm
@@ -40,17 +39,13 @@ GRACE: Seconds = 600
 
 # Ends after which a job does not go back to the queue; the others may be a requeue in the making.
 _FINAL = (
-    JobState.COMPLETED,
-    JobState.FAILED,
-    JobState.TIMEOUT,
-    JobState.CANCELLED,
-    JobState.OUT_OF_MEMORY,
-    JobState.DEADLINE,
+    *(JobState.COMPLETED, JobState.FAILED, JobState.TIMEOUT),
+    *(JobState.CANCELLED, JobState.OUT_OF_MEMORY, JobState.DEADLINE),
 )
 
 
 @dataclass
-class LinkMemory:
+class LinkTracker:
     """Keeps the last state of each link, for times without an answer from accounting."""
 
     account_name: str = ""
@@ -167,7 +162,7 @@ class LinkMemory:
             _log.warning("event=unreadable_rows source=%s rows=%d first=%r", source, len(rows), rows[0][:200])
 
     def _report_reused(
-        self, ours: Iterable[QueuedJob], expected: Mapping[str, JobId], known: Mapping[str, LinkIdentity]
+        self, ours: Iterable[QueueRow], expected: Mapping[str, JobId], known: Mapping[str, LinkIdentity]
     ) -> None:
         """Log that jobs have the IDs of links and are none: once an hour for each owner."""
         shown = {queued.job.job_id: queued.job for queued in ours}
@@ -182,7 +177,7 @@ class LinkMemory:
                 _log.warning(text, owner, len(tags), tags[0], job.job_id, job.name[:80], job.tag[:80], job.submit)
 
     def _report_unmarked(
-        self, ours: Iterable[QueuedJob], expected: Mapping[str, JobId], known: Mapping[str, LinkIdentity]
+        self, ours: Iterable[QueueRow], expected: Mapping[str, JobId], known: Mapping[str, LinkIdentity]
     ) -> None:
         """Note which links are without their marks, and log it: once an hour for each owner."""
         tags = {job_id: tag for tag, job_id in expected.items() if job_id != NO_JOB}
@@ -273,17 +268,17 @@ class _Unread:
 
 
 def _by_tag(
-    ours: Collection[QueuedJob], expected: Mapping[str, JobId], known: Mapping[str, LinkIdentity]
-) -> tuple[dict[str, QueuedJob], tuple[Job, ...]]:
+    ours: Collection[QueueRow], expected: Mapping[str, JobId], known: Mapping[str, LinkIdentity]
+) -> tuple[dict[str, QueueRow], tuple[Job, ...]]:
     """One job a tag: the one expected, else one of the tag's owner, not ended, submitted first; and the others.
 
     A job that several chains claim is shown to each whose it may be; whose it is ``Snapshot.link`` knows.
     """
     tags_of = _tags_of(ours, expected, known)
-    found: dict[str, QueuedJob] = {}
+    found: dict[str, QueueRow] = {}
     rivals = []
 
-    def rank(queued: QueuedJob) -> tuple[bool, bool, bool, JobId]:
+    def rank(queued: QueueRow) -> tuple[bool, bool, bool, JobId]:
         job = queued.job
         return job.job_id not in tags_of, marked_for_another(job.tag, job.user), job.state.finished, job.job_id
 
@@ -343,7 +338,7 @@ def _named(job: Job, expected: Mapping[str, JobId], known: Mapping[str, LinkIden
 
 
 def _tags_of(
-    ours: Iterable[QueuedJob], expected: Mapping[str, JobId], known: Mapping[str, LinkIdentity]
+    ours: Iterable[QueueRow], expected: Mapping[str, JobId], known: Mapping[str, LinkIdentity]
 ) -> dict[JobId, list[str]]:
     """The expected links that each job is."""
     claims: defaultdict[JobId, list[str]] = defaultdict(list)
@@ -367,14 +362,14 @@ def _identity_of(job: Job) -> LinkIdentity:
     return LinkIdentity(job.tag, job.user, job.name, job.partition, job.submit)
 
 
-def _is_there(tag: str, job_id: JobId, seen: Mapping[str, QueuedJob]) -> bool:
+def _is_there(tag: str, job_id: JobId, seen: Mapping[str, QueueRow]) -> bool:
     """Whether the queue shows the link. Any user can write a tag: without a known ID, its mark decides."""
     if tag not in seen:
         return False
     return job_id != NO_JOB or not marked_for_another(tag, seen[tag].job.user)
 
 
-def _end_of(completing: QueuedJob, told: Job | None, last: Job | None, now: Seconds) -> Job:
+def _end_of(completing: QueueRow, told: Job | None, last: Job | None, now: Seconds) -> Job:
     """The end of a job whose nodes are being cleaned up; it counts as running where the end is unknown.
 
     Not every accounting reports exit codes; the queue may drop the job before the next poll.

@@ -1,10 +1,11 @@
-"""Running Slurm's commands: a clean environment, a time limit, no process left behind."""
+"""Running Slurm's commands: a clean environment, a time limit, bounded output, no process left behind."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import os
+import selectors
 import shutil
 import signal
 import subprocess
@@ -14,12 +15,73 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirage.backends import launcher
-from mirage.backends.dialogue import TooMuch, converse
-from mirage.documenttext import decode_foreign
+from mirage.documentreading import decode_foreign
 from mirage.domain.errors import ClusterUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+_PIECE = 65_536
+
+
+class TooMuch(Exception):
+    """The process printed more than was allowed."""
+
+
+def converse(process: subprocess.Popen[bytes], said: bytes, timeout: float, most: int) -> tuple[bytes, bytes]:
+    """Return stdout and stderr up to their end, after ``said`` on stdin; ``timeout`` in seconds.
+
+    Raises ``TimeoutError``, and ``TooMuch`` after ``most`` bytes on either of them; it may run on then.
+    """
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    out, err = process.stdout.fileno(), process.stderr.fileno()
+    printed = {out: bytearray(), err: bytearray()}
+    left, end = memoryview(said), time.monotonic() + timeout
+    with selectors.DefaultSelector() as selector:
+        for pipe in printed:
+            selector.register(pipe, selectors.EVENT_READ)
+        os.set_blocking(process.stdin.fileno(), False)
+        selector.register(process.stdin, selectors.EVENT_WRITE)
+        while selector.get_map():
+            for key, _ in selector.select(_left(end)):
+                if key.fileobj is process.stdin:
+                    left = left[_written(key.fd, left) :]
+                    if left:
+                        continue
+                    selector.unregister(process.stdin)
+                    with contextlib.suppress(BrokenPipeError):
+                        process.stdin.close()
+                    continue
+                piece = os.read(key.fd, _PIECE)
+                if not piece:
+                    selector.unregister(key.fileobj)
+                    continue
+                kept = printed[key.fd]
+                kept += piece
+                if len(kept) > most:
+                    raise TooMuch
+    return bytes(printed[out]), bytes(printed[err])
+
+
+def _left(end: float) -> float:
+    """Seconds until ``end``. Raises ``TimeoutError``."""
+    left = end - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
+
+
+def _written(descriptor: int, content: memoryview) -> int:
+    """How many bytes were written; all of them once the reader has closed its end."""
+    try:
+        return os.write(descriptor, content[:_PIECE])
+    except BlockingIOError:
+        return 0
+    except BrokenPipeError:
+        return len(content)
+
 
 MOST_OUTPUT = 1 << 30
 """Bytes: five million rows of the queue or of accounting."""
@@ -33,7 +95,7 @@ _NOT_TAKEN = frozenset((errno.E2BIG, errno.ENAMETOOLONG, errno.EINVAL))
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CommandOutput:
     """Output of a command that has ended."""
 
     status: int
@@ -63,7 +125,7 @@ class ArgumentsRefused(ClusterUnavailable):
     """The system accepts these arguments or this environment for no process: nothing was started."""
 
 
-class Commands:
+class CommandRunner:
     """Slurm's commands for one cluster.
 
     ``environment`` is all that they see of the outside, such as ``PATH``, ``SLURM_CONF``; ``timeout`` is in real
@@ -82,7 +144,7 @@ class Commands:
         stdin: bytes = b"",
         environment: Mapping[str, str] | None = None,
         launch: LaunchSettings | None = None,
-    ) -> Answer:
+    ) -> CommandOutput:
         """Run ``argv`` to its end, in ``environment`` or in the cluster's own, in ``/`` or as ``launch`` says.
 
         Raises ``ClusterUnavailable`` when it cannot be run, does not end in time or prints too much (it and all
@@ -103,7 +165,7 @@ class Commands:
             prepared.check(argv[0])
         return answer
 
-    def _finish(self, name: str, process: subprocess.Popen[bytes], stdin: bytes, most: int) -> Answer:
+    def _finish(self, name: str, process: subprocess.Popen[bytes], stdin: bytes, most: int) -> CommandOutput:
         began = time.monotonic()
         try:
             out, err = converse(process, stdin, self._timeout, most)
@@ -117,7 +179,7 @@ class Commands:
         if process.returncode < 0:
             signal_name = signal.Signals(-process.returncode).name
             raise ClusterUnavailable(f"{name}: killed by {signal_name}: {decode_foreign(err).strip()}")
-        return Answer(process.returncode, decode_foreign(out), decode_foreign(err))
+        return CommandOutput(process.returncode, decode_foreign(out), decode_foreign(err))
 
 
 class _Launcher:

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 from mirage.backends.seldom import Seldom
 from mirage.domain.errors import ClusterUnavailable
-from mirage.domain.linkidentity import is_link
-from mirage.domain.pastlinks import whole_runs
+from mirage.domain.link import is_link
+from mirage.domain.tags import whole_runs
 from mirage.slurm.rows import CELL
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from mirage.domain.job import Job, JobId
-    from mirage.domain.linkidentity import LinkIdentity
+    from mirage.domain.link import LinkIdentity
 
 _LOG = logging.getLogger(__name__)
 

@@ -14,10 +14,10 @@ import tempfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mirage.backends.acting.links_only import Identity
-from mirage.backends.cli_links import LinkMemory
+from mirage.backends.cli_links import LinkTracker
 from mirage.backends.jobquery import Fates, no_answer
 from mirage.backends.libslurm_records import arguments, changes, job_record, node_record, past_job_record
+from mirage.backends.links_only import JobIdentity
 from mirage.domain.chain import NOTHING_EXPECTED
 from mirage.domain.errors import (
     BadSpelling,
@@ -28,14 +28,11 @@ from mirage.domain.errors import (
     UnknownJob,
 )
 from mirage.domain.job import JobId, JobState, SignalReach, job_id_of
-from mirage.domain.link import NO_JOB
-from mirage.domain.linkidentity import NO_IDENTITIES
+from mirage.domain.link import NO_IDENTITIES, NO_JOB
+from mirage.slurm.rest.answers import RestErrors, instant, text
 from mirage.slurm.rest.description import describe, describe_change
-from mirage.slurm.rest.faults import Faults
-from mirage.slurm.rest.fields import instant, text
 from mirage.slurm.rest.history import read_past_runs
-from mirage.slurm.rest.nodes import read_partitions
-from mirage.slurm.rest.queue import job_state, read_queue
+from mirage.slurm.rest.queue import job_state, read_partitions, read_queue
 from mirage.slurm.rest.queue import owner as owner_of
 
 if TYPE_CHECKING:
@@ -43,7 +40,7 @@ if TYPE_CHECKING:
 
     from mirage.backends.cli_links import ShowsAll
     from mirage.domain.job import JobChange, JobRequest
-    from mirage.domain.linkidentity import LinkIdentity
+    from mirage.domain.link import LinkIdentity
     from mirage.domain.snapshot import PartitionState, Snapshot
     from mirage.ports import Clock
 
@@ -106,8 +103,8 @@ def _version(text: str) -> tuple[int, int]:
     return int(major), int(minor)
 
 
-def _faults(error: Any) -> Faults:
-    return Faults(str(error), (error.errno,) if type(error.errno) is int else ())
+def _faults(error: Any) -> RestErrors:
+    return RestErrors(str(error), (error.errno,) if type(error.errno) is int else ())
 
 
 class LibslurmCluster:
@@ -120,7 +117,7 @@ class LibslurmCluster:
         self._libslurm = libslurm
         self._slurm = libslurm.module
         self._clock = clock
-        self._memory = LinkMemory(account, shows_all)
+        self._memory = LinkTracker(account, shows_all)
 
     def snapshot(
         self,
@@ -214,11 +211,11 @@ class LibslurmActuator:
         number = int(getattr(signals, f"SIG{signal}"))
         self._libslurm.act(lambda: self._kill(job_id, number, _REACHES[reach]), f"signal job {job_id}")
 
-    def identify(self, job_id: JobId, owner: str) -> Identity:
+    def identify(self, job_id: JobId, owner: str) -> JobIdentity:
         """Owner, comment and submission time of a job."""
         self._only_own(owner, f"look at job {job_id}")
         record = job_record(self._libslurm.act(lambda: self._slurm.Job.load(job_id), f"look at job {job_id}"))
-        return Identity(owner_of(record, str), text(record, "comment"), instant(record, "submit_time"))
+        return JobIdentity(owner_of(record, str), text(record, "comment"), instant(record, "submit_time"))
 
     def _kill(self, job_id: JobId, number: int, flags: int) -> None:
         """``slurm_kill_job``: by the old function while there is one, because it looks at what is returned.

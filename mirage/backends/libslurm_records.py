@@ -9,9 +9,9 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 from mirage.domain.errors import SubmissionRejected, UnsupportedSlurm
-from mirage.slurm.nodetext import kind_of
-from mirage.slurm.rest.fields import INFINITE, UNSET, Record, set_number
-from mirage.slurm.rest.lifting import exit_record, state_words
+from mirage.slurm.node_text import kind_of
+from mirage.slurm.rest.answers import INFINITE, UNSET, Record, set_number
+from mirage.slurm.rest.versions import exit_record, state_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable

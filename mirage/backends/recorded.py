@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from mirage.domain.chain import NOTHING_EXPECTED
 from mirage.domain.errors import MirageError, UnknownJob
 from mirage.domain.job import Job, JobId, JobState
-from mirage.domain.linkidentity import NO_IDENTITIES
+from mirage.domain.link import NO_IDENTITIES
 from mirage.domain.snapshot import JobColumns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from mirage.domain.job import JobChange, JobRequest, Seconds, SignalReach
-    from mirage.domain.linkidentity import LinkIdentity
+    from mirage.domain.link import LinkIdentity
     from mirage.domain.snapshot import Snapshot
 
 _NO_JOBS = JobColumns.none()

@@ -9,34 +9,32 @@ from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import quote
 
-from mirage.backends.cli_links import LinkMemory
+from mirage.backends.cli_links import LinkTracker
+from mirage.backends.cluster_queries import RestVisibility
 from mirage.backends.jobquery import Fates, QueryRejected, no_answer
 from mirage.backends.restclient import NoSuchPath
-from mirage.backends.visibility import RestVisibility
 from mirage.domain.chain import NOTHING_EXPECTED
 from mirage.domain.errors import BadSpelling, ClusterUnavailable, NotPermitted
 from mirage.domain.job import ABSENT
-from mirage.domain.link import NO_JOB
-from mirage.domain.linkidentity import NO_IDENTITIES
+from mirage.domain.link import NO_IDENTITIES, NO_JOB
 from mirage.slurm.rest import versions
-from mirage.slurm.rest.faults import Faults
+from mirage.slurm.rest.answers import RestErrors
 from mirage.slurm.rest.history import read_history, read_past_links, read_past_runs
-from mirage.slurm.rest.lifting import Kind, lift, with_partitions
-from mirage.slurm.rest.nodes import read_partitions
-from mirage.slurm.rest.queue import read_queue
+from mirage.slurm.rest.queue import read_partitions, read_queue
+from mirage.slurm.rest.versions import Kind, lift, with_partitions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from mirage.backends.restclient import Answer, RestClient
+    from mirage.backends.restclient import RestClient, RestResponse
     from mirage.domain.job import Job, JobId, JobRequest, Seconds
     from mirage.domain.jobtable import JobTable
-    from mirage.domain.linkidentity import LinkIdentity
-    from mirage.domain.pastlinks import PastLinks
+    from mirage.domain.link import LinkIdentity
     from mirage.domain.snapshot import PartitionState, Snapshot
+    from mirage.domain.tags import PastLinks
     from mirage.ports import Clock
     from mirage.slurm.queuetext import Queue
-    from mirage.slurm.rest.fields import Record
+    from mirage.slurm.rest.answers import Record
 
 _log = logging.getLogger(__name__)
 
@@ -74,7 +72,7 @@ def _discover(client: RestClient) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Rest:
+class RestConnection:
     """Requests whose paths and errors are understood."""
 
     client: RestClient
@@ -84,7 +82,7 @@ class Rest:
         """The API version in use, such as 44 for v0.0.44."""
         return self.version.of(self.client)
 
-    def ask(self, method: str, path: str, body: Record | None = None, *, family: str = "slurm") -> Answer:
+    def ask(self, method: str, path: str, body: Record | None = None, *, family: str = "slurm") -> RestResponse:
         """A request to ``/slurm/VERSION/path``. Raises ``ClusterUnavailable`` also where there is no such path."""
         answer = self.client.ask(method, f"/{family}/{versions.spell(self.number())}/{path}", body)
         if answer.unknown_path:
@@ -100,7 +98,7 @@ class Rest:
         """
         answer = self.ask("GET", path, family=family)
         if answer.errors:
-            faults = Faults.read(answer.errors)
+            faults = RestErrors.read(answer.errors)
             if family == "slurmdb" and faults.found_nothing:
                 return []
             if family == "slurmdb" and faults.not_understood:
@@ -130,10 +128,10 @@ class RestCluster:
         self, client: RestClient, clock: Clock, version: RestVersion | None = None, account: str = ""
     ) -> None:
         """``account``: as whom Slurm is queried; empty: as one who sees the jobs of all users."""
-        self._rest = Rest(client, version or RestVersion())
+        self._rest = RestConnection(client, version or RestVersion())
         self._clock = clock
         self._partitions: list[Record] | None = None
-        self._memory = LinkMemory(account, RestVisibility(self._rest, account))
+        self._memory = LinkTracker(account, RestVisibility(self._rest, account))
 
     def snapshot(
         self,

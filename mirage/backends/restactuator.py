@@ -7,8 +7,8 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from mirage.backends.acting.links_only import Identity
-from mirage.backends.rest import Rest, RestVersion, user_name
+from mirage.backends.links_only import JobIdentity
+from mirage.backends.rest import RestConnection, RestVersion, user_name
 from mirage.backends.restclient import Credentials, RestClient
 from mirage.domain.errors import (
     BadSpelling,
@@ -20,21 +20,19 @@ from mirage.domain.errors import (
 )
 from mirage.domain.job import ABSENT, JobId, JobState, SignalReach, is_job_id, job_id_of
 from mirage.slurm.rest import versions
+from mirage.slurm.rest.answers import RestErrors, instant, number, text
 from mirage.slurm.rest.description import describe, describe_change
-from mirage.slurm.rest.faults import Faults
-from mirage.slurm.rest.fields import instant, number, text
-from mirage.slurm.rest.lifting import Kind, lift
-from mirage.slurm.rest.lowering import lower_change, lower_submission
 from mirage.slurm.rest.queue import job_state
 from mirage.slurm.rest.queue import owner as owner_of
+from mirage.slurm.rest.versions import Kind, lift, lower_change, lower_submission
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mirage.backends.restclient import Address, Answer
+    from mirage.backends.restclient import RestAddress, RestResponse
     from mirage.domain.job import JobChange, JobRequest
     from mirage.ports import Clock
-    from mirage.slurm.rest.fields import Record
+    from mirage.slurm.rest.answers import Record
 
 _OWNER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,255}")
 _FLAGS_SINCE = 40
@@ -92,7 +90,7 @@ class RestActuator:
 
     def __init__(
         self,
-        address: Address,
+        address: RestAddress,
         tokens: Tokens,
         clock: Clock,
         version: RestVersion | None = None,
@@ -132,7 +130,7 @@ class RestActuator:
             return job_id_of(job_id)
         if not answer.errors:
             rest.unavailable("POST job/submit", "the answer has neither a job id nor an error")
-        raise Faults.read(answer.errors).of_submission(f"submission as {rest.client.credentials}")
+        raise RestErrors.read(answer.errors).of_submission(f"submission as {rest.client.credentials}")
 
     def cancel(self, job_id: JobId, owner: str) -> None:
         """Cancel a job; one that has ended is no error."""
@@ -140,7 +138,7 @@ class RestActuator:
         if rest.number() in _SILENT and self._owned(rest, job_id, owner).finished:
             return
         errors = _errors(rest.ask("DELETE", f"job/{job_id}"))
-        if errors and not Faults.read(errors).already_ended:
+        if errors and not RestErrors.read(errors).already_ended:
             raise _fault(rest, f"cancel job {job_id}", errors)
 
     def update(self, job_id: JobId, owner: str, change: JobChange) -> None:
@@ -171,7 +169,7 @@ class RestActuator:
         if errors := _errors(rest.ask("DELETE", f"job/{job_id}?signal={signal}{flags}")):
             raise _fault(rest, f"signal job {job_id}", errors)
 
-    def identify(self, job_id: JobId, owner: str) -> Identity:
+    def identify(self, job_id: JobId, owner: str) -> JobIdentity:
         """Owner, comment, submission time and state of a job, queried as ``owner``.
 
         Raises ``UnknownJob``, ``NotPermitted`` and ``ClusterUnavailable``.
@@ -182,7 +180,7 @@ class RestActuator:
             raise UnknownJob(f"job {job_id} is not known to Slurm")
         job = jobs[0]
         try:
-            return Identity(
+            return JobIdentity(
                 owner_of(job, user_name),
                 text(job, "comment"),
                 instant(job, "submit_time"),
@@ -192,12 +190,12 @@ class RestActuator:
         except BadSpelling as error:
             rest.unavailable("GET job", str(error))
 
-    def _rest(self, owner: str) -> Rest:
+    def _rest(self, owner: str) -> RestConnection:
         credentials = self._tokens.of(owner)
         credentials.check_expiry(self._clock.now())
-        return Rest(RestClient(self._address, credentials, self._timeout), self._version)
+        return RestConnection(RestClient(self._address, credentials, self._timeout), self._version)
 
-    def _owned(self, rest: Rest, job_id: JobId, owner: str) -> JobState:
+    def _owned(self, rest: RestConnection, job_id: JobId, owner: str) -> JobState:
         """The state of a job of this owner's. Raises ``NotPermitted`` for another's, ``UnknownJob`` for none."""
         answer = rest.ask("GET", f"job/{job_id}")
         if answer.errors:
@@ -210,14 +208,14 @@ class RestActuator:
             raise NotPermitted(f"job {job_id} is {', '.join(map(str, others))}'s, not {owner}'s")
         return states[0]
 
-    def _expect(self, rest: Rest, job_id: JobId, state: JobState) -> None:
+    def _expect(self, rest: RestConnection, job_id: JobId, state: JobState) -> None:
         """Raise ``UnknownJob`` unless the job is in that state."""
         states = _states(rest, self._look(rest, job_id), job_id)
         if state not in states:
             seen = ", ".join(sorted({other.name for other in states})) or "not known to Slurm"
             raise UnknownJob(f"job {job_id} is not {state.name} but {seen}")
 
-    def _look(self, rest: Rest, job_id: JobId) -> Answer:
+    def _look(self, rest: RestConnection, job_id: JobId) -> RestResponse:
         alone = rest.number() >= _TELLS_UNKNOWN_JOBS
         answer = rest.ask("GET", f"job/{job_id}" if alone else "jobs")
         if answer.errors:
@@ -225,14 +223,14 @@ class RestActuator:
         return answer
 
 
-def _states(rest: Rest, answer: Answer, job_id: JobId) -> list[JobState]:
+def _states(rest: RestConnection, answer: RestResponse, job_id: JobId) -> list[JobState]:
     try:
         return [job_state(job) for job in _lifted(rest, answer, job_id)]
     except BadSpelling as error:
         rest.unavailable("GET job", str(error))
 
 
-def _lifted(rest: Rest, answer: Answer, job_id: JobId) -> list[Record]:
+def _lifted(rest: RestConnection, answer: RestResponse, job_id: JobId) -> list[Record]:
     """The job, or the tasks of the array, in the newest shape."""
     jobs = answer.body.get("jobs")
     if not isinstance(jobs, list) or not all(isinstance(job, dict) for job in jobs):
@@ -250,7 +248,7 @@ def _array(job: Record) -> int | None:
     return number if isinstance(number, int) else None
 
 
-def _errors(answer: Answer) -> list[Record]:
+def _errors(answer: RestResponse) -> list[Record]:
     """The errors of a DELETE: since v0.0.42 each job has a separate list of errors."""
     status = answer.body.get("status")
     told = [entry.get("error") for entry in status if isinstance(entry, dict)] if isinstance(status, list) else []
@@ -258,5 +256,5 @@ def _errors(answer: Answer) -> list[Record]:
     return answer.errors + [{"error_number": error["code"], "error": error.get("string")} for error in each]
 
 
-def _fault(rest: Rest, what: str, errors: list[Record]) -> MirageError:
-    return Faults.read(errors).of_act(f"{what} as {rest.client.credentials}")
+def _fault(rest: RestConnection, what: str, errors: list[Record]) -> MirageError:
+    return RestErrors.read(errors).of_act(f"{what} as {rest.client.credentials}")

@@ -12,15 +12,15 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from mirage.client.boundedconnection import BoundedConnection, BoundedTlsConnection
-from mirage.documenttext import parse_foreign_json
+from mirage.atomic_file import read_regular
+from mirage.client.deadline import BoundedConnection, BoundedTlsConnection
+from mirage.documentreading import parse_foreign_json
 from mirage.domain.errors import BackEndLost, ClusterUnavailable, ConfigError, NotPermitted
-from mirage.domain.masking import without_secrets
-from mirage.wholefile import read_regular
+from mirage.domain.texts import without_secrets
 
 if TYPE_CHECKING:
     from mirage.domain.job import Seconds
-    from mirage.slurm.rest.fields import Record
+    from mirage.slurm.rest.answers import Record
 
 _LARGEST = 1 << 30
 _PIECE = 1 << 16
@@ -79,7 +79,7 @@ class Credentials:
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class RestAddress:
     """The network address or Unix socket of slurmrestd."""
 
     text: str
@@ -93,7 +93,7 @@ class Address:
     """A UID that slurmrestd may have at a port of this machine, in addition to those of ``check_port``."""
 
     @classmethod
-    def parse(cls, text: str, server_user: str = "") -> Address:
+    def parse(cls, text: str, server_user: str = "") -> RestAddress:
         """Raises ``ConfigError`` for anything else, and for a user that this machine does not know."""
         try:
             parts = urlsplit(text)
@@ -122,7 +122,7 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RestResponse:
     """A response of slurmrestd."""
 
     status: int
@@ -152,12 +152,12 @@ class Answer:
 class RestClient:
     """One slurmrestd in the name of one user. Each request opens a separate connection: polls are far apart."""
 
-    address: Address
+    address: RestAddress
     credentials: Credentials
     timeout: float = 30.0
     """Seconds for a whole exchange, however its answer trickles in."""
 
-    def ask(self, method: str, path: str, body: Record | None = None) -> Answer:
+    def ask(self, method: str, path: str, body: Record | None = None) -> RestResponse:
         """One request.
 
         Raises ``ClusterUnavailable`` where nothing whole came back, ``NotPermitted`` where the token is missing
@@ -197,17 +197,17 @@ class RestClient:
         finally:
             connection.close()
 
-    def _judge(self, method: str, path: str, status: int, raw: bytes) -> Answer:
+    def _judge(self, method: str, path: str, status: int, raw: bytes) -> RestResponse:
         where = f"slurmrestd at {self.address.text}: {method} {path}: status {status}"
         if status in (401, 403):
             raise NotPermitted(f"{where}: it does not accept {self.credentials} (has it expired?)")
         body = _parsed(raw)
         if body is not None:
-            return Answer(status, body)
+            return RestResponse(status, body)
         shown = " ".join(raw[:200].decode("utf-8", "replace").split())
         if status < 400 or status == 429 or status >= 500:
             raise ClusterUnavailable(f"{where}: the answer is no JSON object: {shown!r}")
-        return Answer(status, {}, shown)
+        return RestResponse(status, {}, shown)
 
 
 def _uid_of(user: str) -> int:

@@ -1,9 +1,12 @@
-"""The simulated cluster behind the ports: queue, estimates, waits and clock of one simulation."""
+"""The simulated cluster behind the ports: at the clock of one simulation, or in real time.
+
+In real time each query first advances the simulation to the clock.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,10 +15,10 @@ from mirage.domain.chain import NOTHING_EXPECTED
 from mirage.domain.decision import RecentWaits
 from mirage.domain.errors import SubmissionRejected, UnknownJob
 from mirage.domain.job import JobId, JobState
-from mirage.domain.joblabels import JobLabels
-from mirage.domain.linkidentity import NO_IDENTITIES
+from mirage.domain.jobtable import JobLabels
+from mirage.domain.link import NO_IDENTITIES
 from mirage.domain.snapshot import JobColumns, Snapshot
-from mirage.simulator.tables import RECENT_WAITS
+from mirage.simulator.controller_state import RECENT_WAITS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,12 +28,13 @@ if TYPE_CHECKING:
     from mirage.domain.decision import Standing
     from mirage.domain.job import Job, JobChange, JobRequest, Seconds, SignalReach
     from mirage.domain.jobtable import JobTable
-    from mirage.domain.linkidentity import LinkIdentity
+    from mirage.domain.link import LinkIdentity
+    from mirage.ports import Clock
     from mirage.simulator.simulation import Simulation
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class SimulatedExecution:
     """Behaviour of a job once it runs, which the request does not contain."""
 
     runtime: Seconds
@@ -38,7 +42,7 @@ class Run:
     exit_code: int = 0
 
 
-Script = Callable[["JobRequest"], Run]
+Script = Callable[["JobRequest"], SimulatedExecution]
 """Says what each submitted job will do."""
 
 
@@ -46,9 +50,9 @@ def _waits(found: NDArray[np.void], partition: str) -> RecentWaits:
     return RecentWaits(found["start"], found["wait"], found["nodes"], found["limit"], partition)
 
 
-def to_the_limit(request: JobRequest) -> Run:
+def to_the_limit(request: JobRequest) -> SimulatedExecution:
     """A service: runs until its limit ends it."""
-    return Run(request.limit, JobState.TIMEOUT)
+    return SimulatedExecution(request.limit, JobState.TIMEOUT)
 
 
 _NO_JOBS = JobColumns.none()
@@ -191,3 +195,66 @@ class SimulatedCluster:
     def link_states(self) -> tuple[int, ...]:
         """The states of the jobs submitted through this object."""
         return tuple(self.simulation.job(job_id).state for job_id in self._own.values())
+
+
+class PacedCluster:
+    """One simulation behind the ports that face Slurm, on a clock that runs by itself.
+
+    Where the clock is set back the simulation waits for it.
+    """
+
+    def __init__(self, cluster: SimulatedCluster, clock: Clock) -> None:
+        self._cluster = cluster
+        self._clock = clock
+
+    def snapshot(
+        self,
+        *,
+        queue: bool = True,
+        expected: Mapping[str, JobId] = NOTHING_EXPECTED,
+        identities: Mapping[str, LinkIdentity] = NO_IDENTITIES,
+    ) -> Snapshot:
+        """Advance to the clock and return the state of the simulation, with the labels of its jobs."""
+        cluster = self._present()
+        seen = cluster.snapshot(queue=queue, expected=expected, identities=identities)
+        return replace(seen, labels=cluster.simulation.labels()) if queue else seen
+
+    def submit(self, request: JobRequest) -> JobId:
+        """Submit a job. Raises ``SubmissionRejected``."""
+        return self._present().submit(request)
+
+    def cancel(self, job_id: JobId, owner: str) -> None:
+        """Cancel a job. Raises ``UnknownJob``."""
+        self._present().cancel(job_id, owner)
+
+    def update(self, job_id: JobId, owner: str, change: JobChange) -> None:
+        """Change a pending job. Raises ``UnknownJob``."""
+        self._present().update(job_id, owner, change)
+
+    def signal(self, job_id: JobId, owner: str, signal: str, *, reach: SignalReach) -> None:
+        """Do nothing: a simulated job ignores signals. Raises ``UnknownJob``."""
+        self._present().signal(job_id, owner, signal, reach=reach)
+
+    def estimate_start(self, request: JobRequest) -> Seconds:
+        """The start in the backfill plan of this time."""
+        return self._present().estimate_start(request)
+
+    def jobs(self, span: Seconds) -> JobTable:
+        """The background's jobs of the last ``span`` seconds."""
+        return self._present().jobs(span)
+
+    def standing(self, request: JobRequest) -> Standing:
+        """Fair share, limits and reservations that the simulated controller grants the request's user."""
+        return self._present().standing(request)
+
+    def default_partition(self) -> str:
+        """The default partition of the simulated cluster."""
+        return self._cluster.default_partition()
+
+    def why_shared(self, job: Job, *, spreads: bool = False) -> str:
+        """Whether simulated links share nodes."""
+        return self._present().why_shared(job, spreads=spreads)
+
+    def _present(self) -> SimulatedCluster:
+        self._cluster.advance(max(self._clock.now(), self._cluster.now()))
+        return self._cluster

@@ -12,8 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mirage.bench import standin
-from mirage.bench.section import Section
+from mirage.bench import BenchSection, standin
 from mirage.domain.chain import Chain, ChainId, ChainRecord, DoneCondition
 from mirage.domain.job import JobId, JobRequest, JobState
 from mirage.domain.link import Link, LinkState
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from multiprocessing.connection import Connection
 
-    from mirage.bootstrap.world import World
+    from mirage.bootstrap.cluster import ClusterConnection
     from mirage.config.model import Config
 
 SEED = 1
@@ -37,7 +36,7 @@ _FIRST_LINK_ID = 5_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class CycleCost:
     """Cost of the cycles of one process."""
 
     cycles: tuple[float, ...]
@@ -54,7 +53,9 @@ class Cost:
     """RPCs per cycle."""
 
 
-def measure_daemon(say: Callable[[str], None], sizes: tuple[standin.Size, ...] = SIZES) -> tuple[Section, ...]:
+def measure_daemon(
+    say: Callable[[str], None], sizes: tuple[standin.Size, ...] = SIZES
+) -> tuple[BenchSection, ...]:
     """For each size the cycle on Slurm's commands and on the simulated cluster. ``say`` gets the next title."""
     sections = []
     for size in sizes:
@@ -64,10 +65,10 @@ def measure_daemon(say: Callable[[str], None], sizes: tuple[standin.Size, ...] =
     return tuple(sections)
 
 
-def _section(title: str, size: standin.Size, cost: Cost) -> Section:
+def _section(title: str, size: standin.Size, cost: CycleCost) -> BenchSection:
     later, worked, answers = cost.cycles[1:], cost.worked[1:], cost.answers[1:]
     of_size = ", ".join(f"{count:,} {name}" for name, count in asdict(size).items() if name != "started")
-    return Section(
+    return BenchSection(
         f"{title}: {of_size}",
         (
             ("first cycle", f"{cost.cycles[0]:.2f} s"),
@@ -86,7 +87,7 @@ def _spread(seconds: tuple[float, ...]) -> str:
     return f"{statistics.median(seconds):.2f} s ({min(seconds):.2f}-{max(seconds):.2f})"
 
 
-def _behind_commands(size: standin.Size) -> Cost:
+def _behind_commands(size: standin.Size) -> CycleCost:
     now = int(time.time())
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -95,7 +96,7 @@ def _behind_commands(size: standin.Size) -> Cost:
         return replace(cost, calls=standin.calls(folder) / CYCLES)
 
 
-def _behind_simulation(size: standin.Size) -> Cost:
+def _behind_simulation(size: standin.Size) -> CycleCost:
     with tempfile.TemporaryDirectory() as name:
         return _apart(_on_simulation, Path(name), size, int(time.time()))
 
@@ -103,7 +104,7 @@ def _behind_simulation(size: standin.Size) -> Cost:
 _BEHIND = {"Slurm's commands": _behind_commands, "the simulated cluster": _behind_simulation}
 
 
-def _apart(work: Callable[[Path, standin.Size, int, Connection], None], *arguments: object) -> Cost:
+def _apart(work: Callable[[Path, standin.Size, int, Connection], None], *arguments: object) -> CycleCost:
     """Run in a separate process, whose memory is that of the daemon (and of a simulated cluster) alone."""
     context = spawning()
     ours, theirs = context.Pipe(duplex=False)
@@ -111,7 +112,7 @@ def _apart(work: Callable[[Path, standin.Size, int, Connection], None], *argumen
     process.start()
     theirs.close()
     try:
-        cost: Cost = ours.recv()
+        cost: CycleCost = ours.recv()
     finally:
         process.join()
     return cost
@@ -148,7 +149,7 @@ def records(count: int, now: int) -> tuple[ChainRecord, ...]:
 
 def _on_commands(folder: Path, size: standin.Size, now: int, to: Connection) -> None:
     """A daemon on stand-ins for Slurm's commands."""
-    from mirage.bootstrap.worlds import build_world
+    from mirage.bootstrap.backends import build_world
 
     os.environ["PATH"] = f"{folder}:{os.environ['PATH']}"
     to.send(_cycled(folder, build_world(_config(folder)), records(size.chains, now), lambda: None))
@@ -156,7 +157,7 @@ def _on_commands(folder: Path, size: standin.Size, now: int, to: Connection) -> 
 
 def _on_simulation(folder: Path, size: standin.Size, now: int, to: Connection) -> None:
     """A daemon on a simulated cluster of that size, which moves on between two cycles."""
-    from mirage.bench.crowd import crowded_cluster
+    from mirage.bench.loaded_cluster import crowded_cluster
 
     crowd = crowded_cluster(size, records(size.chains, now), SEED)
     to.send(
@@ -171,15 +172,17 @@ def _config(folder: Path) -> Config:
     return Config.model_validate({"store": {"url": url}, "service": {"state": state, "runtime": state}})
 
 
-def _cycled(folder: Path, world: World, chains: tuple[ChainRecord, ...], move_on: Callable[[], None]) -> Cost:
+def _cycled(
+    folder: Path, world: ClusterConnection, chains: tuple[ChainRecord, ...], move_on: Callable[[], None]
+) -> CycleCost:
     """The loop of a daemon, ``CYCLES`` times."""
-    from mirage.backends.recording import RecordingCluster
+    from mirage.backends.wrappers import InstrumentedCluster
     from mirage.bootstrap.assembly import assemble
     from mirage.domain.journal import EntryKind
 
     logging.basicConfig(filename=folder / "log", level=logging.INFO)
     answers: list[float] = []
-    timed = replace(world, cluster=RecordingCluster(world.cluster, _ignore, answers.append))
+    timed = replace(world, cluster=InstrumentedCluster(world.cluster, _ignore, answers.append))
     service = assemble(_config(folder), timed, lambda: None)
     for record in chains:
         service.store.chains.save(record)
@@ -196,7 +199,7 @@ def _cycled(folder: Path, world: World, chains: tuple[ChainRecord, ...], move_on
     decisions = sum(line.entry.time == last and line.entry.prediction is not None for line in lines)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1_024
     service.close()
-    return Cost(tuple(cycles), tuple(worked), tuple(answers), peak, decisions)
+    return CycleCost(tuple(cycles), tuple(worked), tuple(answers), peak, decisions)
 
 
 def _work() -> float:

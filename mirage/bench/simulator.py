@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mirage.bench.peer import run_peer
-from mirage.bench.section import Section
+from mirage.bench import BenchSection
+from mirage.bench.references import run_peer
 from mirage.domain.job import JobRequest
 from mirage.ownprocess import own_python
 from mirage.simulator.cluster import Association
 from mirage.simulator.configuration.clusterfile import load_cluster
-from mirage.simulator.easy import pool_figures, pool_jobs, pool_starts
+from mirage.simulator.run import pool_figures, pool_jobs, pool_starts
 from mirage.simulator.simulation import Simulation
 from mirage.trace.generator import generate
 from mirage.trace.readers import read_trace
@@ -38,7 +38,7 @@ PUBLISHED_KTH_JOBS = 28_481
 QUEUES = (100, 1_000, 10_000, 100_000)
 
 
-def measure_simulator(traces: Path, say: Callable[[str], None]) -> tuple[Section, ...]:
+def measure_simulator(traces: Path, say: Callable[[str], None]) -> tuple[BenchSection, ...]:
     """Every section, in the order of docs/benchmarks/simulator.md. ``say`` gets the name of the next one."""
     say("compiling, or reading the compiled kernel")
     ls6 = _trace(traces, "ls6-a100-to-2023-02.log.gz", "ls6")
@@ -73,10 +73,10 @@ def _fastest(work: Callable[[], object], repetitions: int) -> float:
     return min(times)
 
 
-def _pool(traces: Path) -> Section:
+def _pool(traces: Path) -> BenchSection:
     path = traces / "KTH-SP2-1996-2.1-cln.swf.gz"
     if not path.exists():
-        return Section("EASY on one pool", (("KTH-SP2", f"not measured: {path} is not there"),))
+        return BenchSection("EASY on one pool", (("KTH-SP2", f"not measured: {path} is not there"),))
     table = read_trace(path).table
     limit, procs = np.maximum(table.limit, 0), table.cpus.astype(np.int64)
     jobs, _ = pool_jobs(table.submit, table.runtime, limit, procs, 100)
@@ -95,7 +95,7 @@ def _pool(traces: Path) -> Section:
     else:
         rows.append(("C++ reference", f"{peer.jobs_per_second:,.0f} jobs/s ({peer.compiler})"))
         rows.append(("ratio to C++", f"{ours / peer.jobs_per_second:.2f}"))
-    return Section(f"EASY on one pool: KTH-SP2, {len(jobs):,} jobs, 100 CPUs (core alone)", tuple(rows))
+    return BenchSection(f"EASY on one pool: KTH-SP2, {len(jobs):,} jobs, 100 CPUs (core alone)", tuple(rows))
 
 
 def _run(cluster: ClusterConfig, table: JobTable) -> Simulation:
@@ -104,12 +104,12 @@ def _run(cluster: ClusterConfig, table: JobTable) -> Simulation:
     return simulation
 
 
-def _controller(traces: Path, ls6: JobTable, cluster: ClusterConfig) -> Section:
+def _controller(traces: Path, ls6: JobTable, cluster: ClusterConfig) -> BenchSection:
     rows = [_controller_row("LS6", cluster, ls6, 5)]
     path = traces / "curie_2012.parquet"
     if path.exists():
         rows.append(_controller_row("Curie", load_cluster("curie"), read_trace(path).table, 1))
-    return Section("slurm mode, whole traces (encoding the trace included)", tuple(rows))
+    return BenchSection("slurm mode, whole traces (encoding the trace included)", tuple(rows))
 
 
 def _controller_row(name: str, cluster: ClusterConfig, table: JobTable, repetitions: int) -> tuple[str, str]:
@@ -118,7 +118,7 @@ def _controller_row(name: str, cluster: ClusterConfig, table: JobTable, repetiti
     return f"{name}: {len(table):,} jobs, {cluster.node_count:,} nodes", f"{seconds:.2f} CPU s, {speed}"
 
 
-def _what_if(ls6: JobTable, cluster: ClusterConfig) -> Section:
+def _what_if(ls6: JobTable, cluster: ClusterConfig) -> BenchSection:
     """Four-day continuations, each from a separate copy, at the middle of the trace and in its busiest month."""
     first, last = int(ls6.submit[0]), int(ls6.submit[-1])
     rows = []
@@ -133,7 +133,7 @@ def _what_if(ls6: JobTable, cluster: ClusterConfig) -> Section:
         begun = time.process_time()
         base.start_times(SERVICE, 2 * DAY, at + np.arange(0, 2 * DAY, 1800))
         rows.append(("  96 submit times of one job", f"{(time.process_time() - begun) * 1e3:,.1f} ms"))
-    return Section("what-if: four-day continuations of LS6", tuple(rows))
+    return BenchSection("what-if: four-day continuations of LS6", tuple(rows))
 
 
 def _continue(base: Simulation, count: int, span: int) -> None:
@@ -141,7 +141,7 @@ def _continue(base: Simulation, count: int, span: int) -> None:
         base.copy().run_until(base.now + span)
 
 
-def _long_queues(cluster: ClusterConfig) -> Section:
+def _long_queues(cluster: ClusterConfig) -> BenchSection:
     """A full cluster with many jobs waiting: what one more event, one plan and one copy cost."""
     rows = []
     for length in QUEUES:
@@ -151,7 +151,7 @@ def _long_queues(cluster: ClusterConfig) -> Section:
         plan = _fastest(partial(busy.estimate_start, SERVICE), 3)
         figures = f"an hour {hour * 1e3:,.1f} ms, a copy {copy * 1e6:,.0f} us, a full plan {plan * 1e3:,.2f} ms"
         rows.append((f"{length:,} pending", figures))
-    return Section("cost by queue length (76 nodes)", tuple(rows))
+    return BenchSection("cost by queue length (76 nodes)", tuple(rows))
 
 
 def _backlog(cluster: ClusterConfig, length: int) -> Simulation:
@@ -165,7 +165,7 @@ def _backlog(cluster: ClusterConfig, length: int) -> Simulation:
     return Simulation(free, hour, start=int(hour.submit[0]) + 3600)
 
 
-def _start_up() -> Section:
+def _start_up() -> BenchSection:
     """A second process: import and the first simulated event, with the kernel compiled before."""
     code = (
         "from mirage.simulator.configuration.clusterfile import load_cluster\n"
@@ -176,7 +176,7 @@ def _start_up() -> Section:
         "s.run()\n"
     )
     whole, importing = _process_time(code), _process_time("import numba, numpy, pydantic")
-    return Section(
+    return BenchSection(
         "a second process (kernel in the cache), wall clock",
         (
             ("Python, imports, kernel, first job", f"{whole:.2f} s"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mirage.bench.section import Section
+from mirage.bench import BenchSection
 from mirage.features.schema import schema
 from mirage.features.table import Origin, Table
 from mirage.training.environment import SUBMIT, HandoverEnv, HandoverVectorEnv
@@ -23,14 +23,14 @@ CHANCE = 0.02
 """Of submitting at a point: handovers last about as long as those of a policy that is of use."""
 
 
-def measure_train(say: Callable[[str], None]) -> tuple[Section, ...]:
+def measure_train(say: Callable[[str], None]) -> tuple[BenchSection, ...]:
     """One section. ``say`` receives the title of the measurement."""
     say("environments on a counterfactual table")
     table = _table()
     rows = [(f"{count:,} concurrent handovers", _speed(_vector_steps(table, count))) for count in BESIDE]
     rows.append(("one at a time (Gymnasium's plain interface)", _speed(_single_steps(table))))
     title = f"steps of the environment, {table.schema.size} features, {EPISODES} handovers of {POINTS} points"
-    return (Section(f"{title} (one core)", tuple(rows)),)
+    return (BenchSection(f"{title} (one core)", tuple(rows)),)
 
 
 def _table() -> Table:

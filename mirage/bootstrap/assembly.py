@@ -9,55 +9,48 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mirage.api.access.holders import Holders
-from mirage.backends.acting.audit import Audited
-from mirage.backends.clustername import CheckedCluster
-from mirage.backends.leading import Leading
-from mirage.backends.recording import RecordingCluster
-from mirage.bootstrap.clusteridentity import ClusterIdentity
-from mirage.bootstrap.deeds import DeedLog
-from mirage.bootstrap.interface import Views, build_feed, build_interface
-from mirage.bootstrap.journals import LoggedChains, LoggedJournal
+from mirage.backends.cluster_queries import CheckedCluster
+from mirage.backends.wrappers import Audited, InstrumentedCluster, Leading
+from mirage.bootstrap.backends import build_world
+from mirage.bootstrap.identities import ClusterIdentity, PuttingAway
+from mirage.bootstrap.interface import Views, build_feed, build_interface, build_replays
 from mirage.bootstrap.leadership import writing_condition
 from mirage.bootstrap.observability import Observability, build_channels
 from mirage.bootstrap.policies import build_guards, build_pacing, build_policy, models_in_shadow
-from mirage.bootstrap.readiness import Readiness
-from mirage.bootstrap.replays import build_replays
-from mirage.bootstrap.succession import PuttingAway
-from mirage.bootstrap.windows import refill
-from mirage.bootstrap.worlds import build_world
-from mirage.control.campaign import SOLE
+from mirage.bootstrap.readiness import ReadinessCheck
+from mirage.bootstrap.records import ActionAudit, LoggedChains, LoggedJournal, SnapshotWatch, refill
+from mirage.control.clocks import Pace
 from mirage.control.commands import CommandQueue
+from mirage.control.dependencies import LoopDependencies
+from mirage.control.leader_election import SOLE
 from mirage.control.loop import ControlLoop
-from mirage.control.outside import Outside
-from mirage.control.pace import Pace
-from mirage.control.questions import QuestionDesk
+from mirage.control.prediction_requests import PredictionQueue
 from mirage.control.restored import RestoredDatabase
-from mirage.control.watching import SnapshotWatch
-from mirage.features.window import QueueWindows
-from mirage.metrics.standing import Sources
-from mirage.store.jobhistory import StoredJobs
+from mirage.features.summary import QueueWindows
+from mirage.metrics.gauges import GaugeSources
+from mirage.store.jobs import StoredJobs
 from mirage.store.opening import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mirage.backends.acting.audit import Deed
-    from mirage.bootstrap.world import World
+    from mirage.backends.wrappers import AuditedAction
+    from mirage.bootstrap.cluster import ClusterConnection
     from mirage.config.model import Config
-    from mirage.control.campaign import Tenure
+    from mirage.control.leader_election import Tenure
     from mirage.domain.job import Seconds
     from mirage.domain.jobtable import JobTable
     from mirage.domain.snapshot import Snapshot
     from mirage.store.opening import Store
 
 
-from mirage.bootstrap.service import Service
+from mirage.bootstrap.service import DaemonService
 
 _PREPARING = 30.0
 """Seconds before the first cycle in which predictors that chains name are built."""
 
 
-def build(config: Config, alive: Callable[[], None], tenure: Tenure) -> Service:
+def build(config: Config, alive: Callable[[], None], tenure: Tenure) -> DaemonService:
     """The service that ``config`` describes. ``alive`` is called whenever the loop has got on within a cycle.
 
     Raises ``ConfigError``, ``MissingExtra``, ``UnsupportedSlurm`` and ``StoreUnavailable``.
@@ -65,7 +58,9 @@ def build(config: Config, alive: Callable[[], None], tenure: Tenure) -> Service:
     return assemble(config, build_world(config), alive, tenure)
 
 
-def assemble(config: Config, world: World, alive: Callable[[], None], tenure: Tenure = SOLE) -> Service:
+def assemble(
+    config: Config, world: ClusterConnection, alive: Callable[[], None], tenure: Tenure = SOLE
+) -> DaemonService:
     """The service that ``config`` describes, on a cluster that is there already."""
     watching, channels = Observability(), tuple(build_channels(config.notifications))
     in_shadow = models_in_shadow(config)
@@ -83,12 +78,12 @@ def assemble(config: Config, world: World, alive: Callable[[], None], tenure: Te
     holders, putting_away = _holders(config, store)
     act_for = holders.permit if holders is not None else _anybody
     led = replace(world, actuator=Leading(world.actuator, tenure.impediment, act_for))
-    noted = _noted(led, watch, DeedLog(store.audit, world.clock), pace, watching, alive)
+    noted = _noted(led, watch, ActionAudit(store.audit, world.clock), pace, watching, alive)
     restored = _restored(store, tenure, world.user if config.acting.mode == "own" else "")
     outside = replace(_outside(noted, store, journal, commands, jobs, windows), restored=restored)
     loop = ControlLoop(outside, guards, policy)
     watching.watch(config.notifications, channels, loop.status)
-    service = Service(
+    service = DaemonService(
         config=config,
         loop=loop,
         guards=guards,
@@ -96,7 +91,7 @@ def assemble(config: Config, world: World, alive: Callable[[], None], tenure: Te
         clock=world.clock,
         pace=pace,
         commands=commands,
-        questions=QuestionDesk(commands.nudge),
+        questions=PredictionQueue(commands.nudge),
         lore=world.lore if config.store.history else replace(world.lore, history=None),
         jobs=jobs,
         windows=windows,
@@ -110,7 +105,7 @@ def assemble(config: Config, world: World, alive: Callable[[], None], tenure: Te
     putting_away.serve(service)
     service.prepare_named(guards, _PREPARING)
     watching.stand_on(
-        Sources(
+        GaugeSources(
             lambda: loop.status,
             world.clock.now,
             lambda: store.journal.unsaved,
@@ -136,7 +131,7 @@ def _anybody(owner: str) -> None:
     del owner
 
 
-def _identified(world: World, store: Store, tenure: Tenure) -> World:
+def _identified(world: ClusterConnection, store: Store, tenure: Tenure) -> ClusterConnection:
     """The same cluster connection, which answers only if it is the database's cluster."""
     name, history = world.lore.name, world.lore.history
     if name is None:
@@ -166,13 +161,13 @@ def _restored(store: Store, tenure: Tenure, user: str) -> RestoredDatabase | Non
 
 
 def _noted(
-    world: World,
+    world: ClusterConnection,
     watch: SnapshotWatch,
-    deeds: DeedLog,
+    deeds: ActionAudit,
     pace: Pace,
     watching: Observability,
     alive: Callable[[], None],
-) -> World:
+) -> ClusterConnection:
     """The same cluster connection, with metrics of each poll and an audit of each action."""
 
     def answered(seconds: float) -> None:
@@ -180,7 +175,7 @@ def _noted(
         watching.meters.polled(seconds)
         alive()
 
-    def acted(deed: Deed) -> None:
+    def acted(deed: AuditedAction) -> None:
         deeds.record(deed)
         watching.acted(deed)
         alive()
@@ -189,19 +184,19 @@ def _noted(
         deeds.seen(current)
         watch.seen(previous, current)
 
-    cluster = RecordingCluster(world.cluster, seen, answered)
+    cluster = InstrumentedCluster(world.cluster, seen, answered)
     return replace(world, cluster=cluster, actuator=Audited(world.actuator, acted))
 
 
 def _outside(
-    world: World,
+    world: ClusterConnection,
     store: Store,
     journal: LoggedJournal,
     commands: CommandQueue,
     jobs: StoredJobs,
     windows: QueueWindows,
-) -> Outside:
-    return Outside(
+) -> LoopDependencies:
+    return LoopDependencies(
         cluster=world.cluster,
         actuator=world.actuator,
         estimator=world.estimator,
@@ -218,11 +213,11 @@ def _outside(
     )
 
 
-def _add_interface(service: Service, world: World) -> None:
+def _add_interface(service: DaemonService, world: ClusterConnection) -> None:
     config, store = service.config, service.store
     feed = build_feed(store)
     service.watchers = (feed.cycled, *service.watchers)
-    readiness = Readiness(
+    readiness = ReadinessCheck(
         lambda: service.loop.status, service.clock.now, service.pace, store, service.tenure.impediment
     )
     views = Views(feed, readiness, service.watching.telemetry(config.metrics.anonymous))

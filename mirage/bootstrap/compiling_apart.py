@@ -61,7 +61,7 @@ def compile_apart(cache: Path | None, argv: Sequence[str] = COMMAND) -> bool:
 def _main() -> None:
     """A daemon that ends takes its compiler with it."""
     end_with_parent()
-    from mirage.bootstrap.compiling import compile_simulator
+    from mirage.bootstrap.simulated import compile_simulator
 
     with suppress(OSError):
         os.nice(19)

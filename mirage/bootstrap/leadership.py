@@ -9,25 +9,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from mirage.control.campaign import SOLE, Campaign
-from mirage.control.election import Candidate, LeaseTerms
+from mirage.atomic_file import write_atomically
+from mirage.control.leader_election import SOLE, LeaderCandidate, LeaderElection, LeaseTerms
 from mirage.domain.errors import ConfigError
 from mirage.store.leases import SqlLeases, fence, no_entry
 from mirage.store.opening import open_database
-from mirage.wholefile import write_anew
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mirage.config.model import Config
-    from mirage.control.campaign import Tenure
+    from mirage.control.leader_election import Tenure
     from mirage.store.database import Condition
 
 _IDENTITY = "identity"
 
 
 @contextmanager
-def open_campaign(config: Config) -> Iterator[Campaign]:
+def open_campaign(config: Config) -> Iterator[LeaderElection]:
     """The election on the configured store, for as long as the state directory is ours alone.
 
     Raises as ``open_store``.
@@ -35,10 +34,10 @@ def open_campaign(config: Config) -> Iterator[Campaign]:
     state = Path(config.service.state)
     database = open_database(config.store.url, backups=state)
     try:
-        candidate = Candidate(
+        candidate = LeaderCandidate(
             _identity(state), config.service.name or socket.gethostname(), LeaseTerms(config.store.lease)
         )
-        yield Campaign(SqlLeases(database), candidate, _clock)
+        yield LeaderElection(SqlLeases(database), candidate, _clock)
     finally:
         database.close()
 
@@ -60,7 +59,7 @@ def _identity(state: Path) -> str:
     file = state / _IDENTITY
     try:
         if not file.exists():
-            write_anew(file, f"{uuid4()}\n".encode())
+            write_atomically(file, f"{uuid4()}\n".encode())
         return f"{socket.gethostname()}:{file.read_text(encoding='ascii').strip()}"
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError("service.state", f"{file} cannot be created or read: {error}") from error

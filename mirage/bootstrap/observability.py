@@ -12,25 +12,22 @@ from typing import TYPE_CHECKING
 from mirage.api.port import Telemetry
 from mirage.control.forecasts import ForecastLedger
 from mirage.domain.errors import ConfigError
-from mirage.domain.notice import Notice, NoticeKind
-from mirage.metrics.exposition import expose
-from mirage.metrics.meters import Meters
-from mirage.metrics.standing import Sources, Standing
-from mirage.notifications.channel import Undeliverable
-from mirage.notifications.courier import Courier
-from mirage.notifications.mail import OwnerMail, Postbox, SiteMail
-from mirage.notifications.watch import Thresholds, Watch
-from mirage.notifications.webhook import Webhook
+from mirage.domain.journal import Notice, NoticeKind
+from mirage.metrics.gauges import GaugeSources, StateCollector
+from mirage.metrics.meters import Meters, expose
+from mirage.notifications.channels import OwnerMail, Postbox, SiteMail, Webhook
+from mirage.notifications.delivery import DeliveryQueue, Undeliverable
+from mirage.notifications.rules import NotificationRules, Thresholds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from mirage.backends.acting.audit import Deed
+    from mirage.backends.wrappers import AuditedAction
     from mirage.config.model import MailSection, NotificationsSection
     from mirage.control.guard import Guards
     from mirage.control.status import Status
     from mirage.domain.journal import Entry
-    from mirage.notifications.channel import Channel
+    from mirage.notifications.delivery import Channel
 
 _LOG = logging.getLogger(__name__)
 
@@ -46,8 +43,8 @@ _RESULTS = {
 class Messenger:
     """Sends the notifications that the rules produce."""
 
-    watch: Watch
-    couriers: tuple[Courier, ...]
+    watch: NotificationRules
+    couriers: tuple[DeliveryQueue, ...]
 
     def tell(self, status: Status) -> None:
         """Put on its way what this cycle brought."""
@@ -78,16 +75,16 @@ class Observability:
         """These predictors are configured."""
         self.meters.know(guards.names)
 
-    def stand_on(self, sources: Sources) -> None:
+    def stand_on(self, sources: GaugeSources) -> None:
         """Include the present state of chains in each later scrape."""
-        self.meters.registry.register(Standing(sources))
+        self.meters.registry.register(StateCollector(sources))
 
     def watch(self, config: NotificationsSection, channels: tuple[Channel, ...], first: Status) -> None:
         """Start notifications for entries after ``first``."""
         thresholds = Thresholds(config.gap, config.unreachable, config.late)
         self.meters.expect(channel.name for channel in channels)
-        couriers = tuple(Courier(channel, self.meters.notified) for channel in channels)
-        self.messenger = Messenger(Watch(first, thresholds, self.ledger), couriers)
+        couriers = tuple(DeliveryQueue(channel, self.meters.notified) for channel in channels)
+        self.messenger = Messenger(NotificationRules(first, thresholds, self.ledger), couriers)
 
     def test_messages(self, asker: str) -> Mapping[str, str]:
         """Return the result of a test message by channel. Takes seconds; not for the loop's thread."""
@@ -104,7 +101,7 @@ class Observability:
         if self.messenger is not None:
             self.messenger.watch.hear(entry)
 
-    def acted(self, deed: Deed) -> None:
+    def acted(self, deed: AuditedAction) -> None:
         """Count an action for a user, done or failed."""
         if deed.tag:
             self.meters.submitted(_RESULTS.get(deed.result.partition(":")[0], "failed"))

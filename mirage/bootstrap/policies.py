@@ -8,24 +8,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirage.bootstrap.predictors import MODELS, chosen_predictor, named_predictor
-from mirage.control.guard import Guard, Guards, Took, unheard
-from mirage.control.named import NamedGuards
-from mirage.control.outside import Policy
-from mirage.control.pace import Pacing
+from mirage.control.clocks import Pacing
+from mirage.control.dependencies import LoopSettings
+from mirage.control.guard import Guards, PredictorGuard, PredictorThreads, Took, unheard
+from mirage.control.named_predictors import NamedGuards
 from mirage.control.startplans import PlanBudget
-from mirage.control.workers import PredictorThreads
 from mirage.domain.errors import ArtifactMismatch, ClusterUnavailable, ConfigError, PluginNotFound
 from mirage.domain.objective import Weights
-from mirage.predictors.artifacts.shelf import Shelf
+from mirage.predictors.model_registry import ModelRegistry
 from mirage.predictors.registry import build_predictor
 from mirage.provisioner.decide import DecisionRule
-from mirage.provisioner.limits import Limits
-from mirage.provisioner.quotas import Quotas
+from mirage.provisioner.limits import Limits, Quotas
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from mirage.bootstrap.world import Lore
+    from mirage.bootstrap.cluster import ClusterInfo
     from mirage.config.model import Config
 
 _LOG = logging.getLogger(__name__)
@@ -36,7 +34,7 @@ _CLOCK_SLACK = 60
 """Real seconds by which this machine's clock and Slurm's may differ without a word."""
 
 
-def build_policy(config: Config, rate: float) -> Policy:
+def build_policy(config: Config, rate: float) -> LoopSettings:
     """The rule of decision and the limits, for a Slurm whose clock runs ``rate`` times as fast.
 
     ``settle`` is about how long answers are in progress, which no clock of Slurm's makes faster. Decisions take
@@ -53,7 +51,7 @@ def build_policy(config: Config, rate: float) -> Policy:
     settle, slack = round(loop.settle * rate), round(_CLOCK_SLACK * rate)
     appraise = max(_APPRAISED, 2 * round(max(loop.interval, loop.longest_interval)))
     plans = PlanBudget()
-    return Policy(
+    return LoopSettings(
         rule,
         limits,
         quotas_of(config),
@@ -80,7 +78,7 @@ def build_pacing(config: Config) -> Pacing:
 
 def build_guards(
     config: Config,
-    lore: Lore | None = None,
+    lore: ClusterInfo | None = None,
     took: Took = unheard,
     threads: PredictorThreads | None = None,
     in_shadow: Sequence[str] = (),
@@ -94,18 +92,18 @@ def build_guards(
     budget, reactive = config.loop.budget, build_predictor("reactive")
     threads = threads or PredictorThreads()
 
-    def alone(name: str) -> Guard:
-        return Guard(named_predictor(name, config, lore), reactive, budget, took, threads.configured)
+    def alone(name: str) -> PredictorGuard:
+        return PredictorGuard(named_predictor(name, config, lore), reactive, budget, took, threads.configured)
 
     fallback = _keyed("loop.fallback", config.loop.fallback, alone)
 
-    def guard(name: str) -> Guard:
+    def guard(name: str) -> PredictorGuard:
         predictor = named_predictor(name, config, lore)
         instead = reactive if predictor.name == fallback.predictor.name else fallback
-        return Guard(predictor, instead, budget, took, threads.configured)
+        return PredictorGuard(predictor, instead, budget, took, threads.configured)
 
     wanted = [("loop.predictor", config.loop.predictor), *(("loop.shadows", name) for name in config.loop.shadows)]
-    built: list[Guard] = []
+    built: list[PredictorGuard] = []
     try:
         for key, name in wanted:
             built.append(_keyed(key, name, guard))
@@ -118,7 +116,9 @@ def build_guards(
     return Guards(built[0], named, tuple(built[1:]))
 
 
-def _watched(config: Config, in_shadow: Sequence[str], guard: Callable[[str], Guard]) -> list[Guard]:
+def _watched(
+    config: Config, in_shadow: Sequence[str], guard: Callable[[str], PredictorGuard]
+) -> list[PredictorGuard]:
     """Guards of the models in shadow; one that cannot be loaded is left out."""
     found = []
     for name in in_shadow:
@@ -134,14 +134,14 @@ def _watched(config: Config, in_shadow: Sequence[str], guard: Callable[[str], Gu
 def models_in_shadow(config: Config) -> tuple[str, ...]:
     """The names of the models that the daemon itself has put in shadow. Reads files: not for the loop's thread."""
     try:
-        watched = Shelf(Path(config.service.state) / MODELS).watched()
+        watched = ModelRegistry(Path(config.service.state) / MODELS).watched()
     except ArtifactMismatch as error:
         _LOG.warning("event=model_not_watched error=%r", str(error))
         return ()
     return tuple(f"{name}:{directory.name}" for name, directory in watched.items())
 
 
-def _keyed(key: str, name: str, guard: Callable[[str], Guard]) -> Guard:
+def _keyed(key: str, name: str, guard: Callable[[str], PredictorGuard]) -> PredictorGuard:
     try:
         return guard(name)
     except (ConfigError, PluginNotFound, ClusterUnavailable) as error:

@@ -1,4 +1,7 @@
-"""Predictors by name: look-ahead, models of the model registry. Only the configuration names models by path."""
+"""Predictors by name: look-ahead, models of the model registry, and the candidates of ``auto``.
+
+Only the configuration names models by path.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +10,68 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mirage.bootstrap.candidates import best_at_hand
-from mirage.domain.errors import ArtifactMismatch, ClusterUnavailable, ConfigError
+from mirage.bootstrap.compiling_apart import prepare_cache
+from mirage.domain.errors import ArtifactMismatch, ClusterUnavailable, ConfigError, MirageError
 from mirage.domain.objective import Weights
-from mirage.predictors.auto import auto_of
-from mirage.predictors.ensemble import ensemble_of
-from mirage.predictors.members import AUTO, COMBINED, ENSEMBLE, VOTE, members_of
-from mirage.predictors.naming import LOOKAHEAD, SHOWN, check_name
-from mirage.predictors.reactive import Reactive
+from mirage.predictors.auto import Auto, Candidates, auto_of
+from mirage.predictors.baselines import Reactive
+from mirage.predictors.ensemble import ensemble_of, vote_of
+from mirage.predictors.members import AUTO, COMBINED, ENSEMBLE, LOOKAHEAD, SHOWN, VOTE, check_name, members_of
+from mirage.predictors.model_registry import ModelRegistry
 from mirage.predictors.registry import build_predictor, is_built_in
-from mirage.predictors.vote import vote_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mirage.bootstrap.world import Lore
+    from mirage.bootstrap.cluster import ClusterInfo
     from mirage.config.model import Config
     from mirage.ports import Predictor
-    from mirage.predictors.artifacts.manifest import ClusterMark
+    from mirage.predictors.model_manifest import ClusterMark
     from mirage.simulator.cluster import ClusterConfig
+
+_BEST_FIRST = ("random-forest", "xgboost", "policy-gradient", "dqn")
+"""By their cost on months that none of them had seen (docs/benchmarks/predictors.md); others follow by name."""
+
+
+def best_at_hand(
+    models: Path,
+    describe: Callable[[], ClusterConfig] | None,
+    build: Callable[[str], Predictor],
+    weights: Weights,
+) -> Auto:
+    """``models``: the model registry. ``describe``: raises ``MirageError``; ``None``: nothing is looked for."""
+    usual = build_predictor("quantile")
+    if describe is None:
+        return Auto(Candidates(), usual, weights)
+    first = Candidates(missing="no other predictor has been checked yet")
+    return Auto(first, usual, weights, lambda: _found(models, describe, build))
+
+
+def _found(models: Path, describe: Callable[[], ClusterConfig], build: Callable[[str], Predictor]) -> Candidates:
+    """The predictors that can be built now, and why the others cannot be."""
+    lost: dict[str, str] = {}
+    try:
+        if describe().priority.shares_outweigh_age:
+            return Candidates.none_helps()
+    except MirageError as error:
+        lost[LOOKAHEAD] = str(error)
+    if LOOKAHEAD not in lost:
+        prepare_cache()
+    found = []
+    for name in (LOOKAHEAD, *_in_use(models)):
+        try:
+            if name not in lost:
+                found.append(build(name))
+        except MirageError as error:
+            lost[name] = str(error)
+    return Candidates(tuple(found), "; ".join(f"no {name}: {why}" for name, why in lost.items()))
+
+
+def _in_use(models: Path) -> list[str]:
+    """Names of the models in use, the best first."""
+    merits = {name: place for place, name in enumerate(_BEST_FIRST)}
+    return sorted(ModelRegistry(models).in_use(), key=lambda name: (merits.get(name, len(merits)), name))
+
 
 _LOG = logging.getLogger(__name__)
 
@@ -36,7 +82,7 @@ _PLUGIN, _VERSION = re.compile(r"[a-z0-9_-]{1,40}"), re.compile(r"[0-9a-f]{12}")
 """Directories of the model registry."""
 
 
-def named_predictor(text: str, config: Config, lore: Lore | None) -> Predictor:
+def named_predictor(text: str, config: Config, lore: ClusterInfo | None) -> Predictor:
     """The predictor that ``text`` names, such as ``fixed:6h``, ``lookahead``, ``xgboost`` or ``xgboost:FOLDER``.
 
     A trained model without a directory is the one in use in the state directory's ``models``; what follows the
@@ -71,7 +117,7 @@ def named_predictor(text: str, config: Config, lore: Lore | None) -> Predictor:
     return predictor
 
 
-def chosen_predictor(text: str, config: Config, lore: Lore | None) -> Predictor:
+def chosen_predictor(text: str, config: Config, lore: ClusterInfo | None) -> Predictor:
     """The predictor that a user of the daemon names: built in, or a model of the model registry.
 
     Raises as ``named_predictor`` does, and for what would be a path.
@@ -120,8 +166,8 @@ def shelved(text: str, models: Path) -> str:
 
 def _try_model(named: str) -> None:
     """Raise ``ConfigError`` for a model that does not run within bounds; what is no model is for others to say."""
-    from mirage.predictors.artifacts.shelf import promoted
-    from mirage.predictors.artifacts.trial import try_model
+    from mirage.predictors.model_registry import promoted
+    from mirage.predictors.model_trial import try_model
 
     name, _, parameter = named.partition(":")
     folder = Path(parameter).expanduser()
@@ -133,7 +179,7 @@ def _try_model(named: str) -> None:
         raise ConfigError(f"predictor {named[:SHOWN]!r}", str(error)) from error
 
 
-def _cluster(config: Config, lore: Lore | None) -> ClusterConfig | None:
+def _cluster(config: Config, lore: ClusterInfo | None) -> ClusterConfig | None:
     named = config.predictors.lookahead.cluster
     if named:
         from mirage.simulator.configuration.clusterfile import load_cluster
@@ -147,7 +193,7 @@ def _cluster(config: Config, lore: Lore | None) -> ClusterConfig | None:
     return lore.description()
 
 
-def _best_at_hand(config: Config, lore: Lore | None, build: Callable[[str], Predictor]) -> Predictor:
+def _best_at_hand(config: Config, lore: ClusterInfo | None, build: Callable[[str], Predictor]) -> Predictor:
     def describe() -> ClusterConfig:
         cluster = _cluster(config, lore)
         assert cluster is not None
@@ -157,9 +203,9 @@ def _best_at_hand(config: Config, lore: Lore | None, build: Callable[[str], Pred
     return best_at_hand(models, describe if lore is not None else None, build, weights_of(config))
 
 
-def _check_at_home(predictor: Predictor, config: Config, lore: Lore | None) -> None:
+def _check_at_home(predictor: Predictor, config: Config, lore: ClusterInfo | None) -> None:
     """Raise ``ConfigError`` for a model of another cluster; log if the cluster cannot be determined."""
-    from mirage.predictors.artifacts.predictor import ArtifactPredictor
+    from mirage.predictors.onnx_predictor import ArtifactPredictor
 
     if not isinstance(predictor, ArtifactPredictor):
         return
@@ -177,8 +223,8 @@ def _check_at_home(predictor: Predictor, config: Config, lore: Lore | None) -> N
 
 
 def _remark(trained: ClusterMark, cluster: ClusterConfig) -> str:
-    from mirage.predictors.artifacts.home import check_home
-    from mirage.training.fingerprint import cluster_fingerprint
+    from mirage.predictors.model_manifest import check_home
+    from mirage.training.chunks import cluster_fingerprint
 
     return check_home(trained, cluster.name, cluster_fingerprint(cluster))
 

@@ -8,8 +8,8 @@ from concurrent.futures import Future
 from threading import Thread
 from typing import TYPE_CHECKING
 
+from mirage.domain.bounds import format_instant
 from mirage.domain.errors import StoreUnavailable
-from mirage.domain.instants import spell_instant
 from mirage.store.about import write_about
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from mirage.control.pace import Pace
+    from mirage.control.clocks import Pace
     from mirage.control.status import Status
     from mirage.domain.job import Seconds
     from mirage.store.opening import Store
@@ -31,7 +31,7 @@ _TRIAL = "written"
 """The row that a check writes: a full disk takes the right to change, and no change."""
 
 
-class Readiness:
+class ReadinessCheck:
     """Any thread may ask; each time it queries the database."""
 
     def __init__(
@@ -79,7 +79,7 @@ class Readiness:
         recent = self.now() - status.time <= _INTERVALS * self._longest()
         if not status.cycles or recent or time.monotonic() - self._seen_at < _AT_LEAST:
             return ""
-        return f"no cycle has ended since {spell_instant(status.time)}; read the daemon's log"
+        return f"no cycle has ended since {format_instant(status.time)}; read the daemon's log"
 
     def _longest(self) -> Seconds:
         pacing = self._pace.pacing

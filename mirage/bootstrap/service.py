@@ -9,32 +9,31 @@ from typing import TYPE_CHECKING
 
 from mirage.bootstrap.observability import Observability
 from mirage.bootstrap.policies import build_guards, build_pacing, build_policy, models_in_shadow
-from mirage.bootstrap.windows import refill
-from mirage.control.campaign import SOLE
+from mirage.bootstrap.records import refill
 from mirage.control.guard import Asker
+from mirage.control.leader_election import SOLE
 from mirage.domain.errors import MirageError
-from mirage.provisioner.quotas import KEPT_FOR_ONE
-from mirage.store.retention import Retention
+from mirage.provisioner.limits import KEPT_FOR_ONE
+from mirage.store.opening import Retention
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mirage.api.access.holders import Holders
     from mirage.api.server import ApiServer
-    from mirage.bootstrap.world import Lore
+    from mirage.bootstrap.cluster import ClusterInfo
     from mirage.config.model import Config
-    from mirage.control.campaign import Tenure
+    from mirage.control.clocks import Pace, RealTimeClock
     from mirage.control.commands import CommandQueue
     from mirage.control.guard import Guards
+    from mirage.control.leader_election import Tenure
     from mirage.control.loop import ControlLoop
-    from mirage.control.pace import Pace
-    from mirage.control.questions import QuestionDesk
+    from mirage.control.prediction_requests import PredictionQueue
     from mirage.control.restored import RestoredDatabase
     from mirage.control.status import Status
-    from mirage.control.wallclock import RealTimeClock
-    from mirage.features.window import QueueWindows
+    from mirage.features.summary import QueueWindows
     from mirage.replay.runs import ReplayRuns
-    from mirage.store.jobhistory import StoredJobs
+    from mirage.store.jobs import StoredJobs
     from mirage.store.opening import Store
 
 
@@ -51,7 +50,7 @@ def _unknown(key: tuple[str, ...]) -> str:
 
 
 @dataclass(slots=True)
-class Service:
+class DaemonService:
     """A loop with all that it runs on."""
 
     config: Config
@@ -61,8 +60,8 @@ class Service:
     clock: RealTimeClock
     pace: Pace
     commands: CommandQueue
-    questions: QuestionDesk
-    lore: Lore
+    questions: PredictionQueue
+    lore: ClusterInfo
     """Information on the cluster beyond its queue."""
     jobs: StoredJobs
     """The jobs of all users, from the database."""

@@ -1,26 +1,31 @@
-"""The cluster that needs no Slurm: a simulation under a background load, in (accelerated) real time."""
+"""The cluster that needs no Slurm: a simulation under a background load, in real or accelerated time.
+
+What a daemon calls of the simulator is compiled before a caller waits for it.
+"""
 
 from __future__ import annotations
 
 import json
 import time
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mirage.backends.paced import PacedCluster
-from mirage.backends.simulated import SimulatedCluster
-from mirage.bootstrap.world import Lore, World
-from mirage.control.wallclock import AcceleratedClock, read_clock
+from mirage.atomic_file import write_atomically
+from mirage.backends.simulated import PacedCluster, SimulatedCluster
+from mirage.bootstrap.cluster import ClusterConnection, ClusterInfo
+from mirage.control.clocks import AcceleratedClock, read_clock
+from mirage.control.observations import ObservationBuilder
 from mirage.domain.errors import ConfigError, TraceError
-from mirage.domain.job import ABSENT
-from mirage.simulator.configuration.clusterfile import read_cluster
+from mirage.domain.job import ABSENT, JobChange, JobRequest
+from mirage.predictors.lookahead import Lookahead
+from mirage.simulator.configuration.clusterfile import load_cluster, read_cluster
 from mirage.simulator.simulation import Simulation
 from mirage.trace.generator import generate
 from mirage.trace.readers import read_trace
-from mirage.wholefile import write_anew
 
 if TYPE_CHECKING:
     from mirage.config.model import SimulatedSection
@@ -38,13 +43,13 @@ _DAYS = 60
 """Length of a generated load, in seconds."""
 
 
-def simulated_world(section: SimulatedSection, state: Path) -> World:
+def simulated_world(section: SimulatedSection, state: Path) -> ClusterConnection:
     """A simulation with a separate clock, stored in the directory ``state``. Raises ``ConfigError``."""
     clock = _own_clock(state / CLOCK, section.rate)
     config, _ = read_cluster(section.cluster)
     now = clock.now()
     cluster = PacedCluster(SimulatedCluster(Simulation(config, background(section.trace, now), start=now)), clock)
-    lore = Lore(
+    lore = ClusterInfo(
         jobs=cluster,
         standings=cluster,
         sharing=cluster,
@@ -53,7 +58,7 @@ def simulated_world(section: SimulatedSection, state: Path) -> World:
         description=lambda: config,
         copied=lambda _: section.cluster,
     )
-    return World(cluster, cluster, cluster, clock, lore)
+    return ClusterConnection(cluster, cluster, cluster, clock, lore)
 
 
 def _own_clock(file: Path, rate: float) -> AcceleratedClock:
@@ -61,7 +66,7 @@ def _own_clock(file: Path, rate: float) -> AcceleratedClock:
     if file.exists() and (clock := read_clock(file)).rate == rate:
         return clock
     clock = AcceleratedClock(time.time(), rate)
-    write_anew(file, json.dumps({"t0": clock.t0, "rate": clock.rate}).encode())
+    write_atomically(file, json.dumps({"t0": clock.t0, "rate": clock.rate}).encode())
     return clock
 
 
@@ -84,3 +89,31 @@ def background(trace: str, now: Seconds) -> JobTable | None:
 def _moved(table: JobTable, by: Seconds) -> JobTable:
     instants = {name: getattr(table, name) for name in ("submit", "eligible", "start", "end")}
     return replace(table, **{name: np.where(at == ABSENT, at, at + by) for name, at in instants.items()})
+
+
+_NOW = 1_800_000_000
+"""Any time: the load of the preset is moved to it."""
+_HOUR = 3_600
+
+
+@cache
+def compile_simulator() -> None:
+    """Call everything on a small cluster, once a process.
+
+    It takes about a minute where nothing is compiled yet, else a second.
+    What is compiled is kept in the user's cache (``mirage.simulator.kernel.compile``).
+    """
+    config = load_cluster("demo")
+    cluster = SimulatedCluster(Simulation(config, background("generated:demo:1", _NOW), start=_NOW))
+    request = JobRequest("compile", "nobody", _HOUR, partition="npu", held=True)
+    cluster.cancel(cluster.submit(request), "nobody")
+    job = cluster.submit(request)
+    for change in (JobChange(nice=1), JobChange(begin=_NOW + _HOUR), JobChange(node_list="npu01")):
+        cluster.update(job, "nobody", change)
+    cluster.update(job, "nobody", JobChange(held=False))
+    cluster.advance(_NOW + 2 * _HOUR)
+    cluster.cancel(job, "nobody")
+    lookahead = Lookahead(config)
+    observer = ObservationBuilder(cluster, cluster, cluster, cluster)
+    lookahead.predict(observer.observe(cluster.snapshot(), None, request, lookahead.wants))
+    cluster.estimate_start(request)

@@ -1,6 +1,6 @@
 """``mirage-act``: the helper that ``sudo`` runs as a job's owner. It processes one request from stdin.
 
-It trusts neither its caller nor its environment: see ``mirage.backends.acting.helper`` and ``links_only``.
+It trusts neither its caller nor its environment: see ``mirage.backends.user_side`` and ``links_only``.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ import os
 import pwd
 import sys
 
-from mirage.backends.acting.helper import serve
-from mirage.backends.acting.own import own_links
-from mirage.backends.execution import Commands
+from mirage.backends.execution import CommandRunner
+from mirage.backends.user_side import own_links, serve
 from mirage.ownprocess import end_with_parent
 
 _PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -29,7 +28,7 @@ def main() -> None:
         sys.exit("mirage-act runs only as an ordinary user; run it with sudo -u USER")
     _close_off()
     user = pwd.getpwuid(os.getuid()).pw_name
-    serve(sys.stdin.buffer, sys.stdout, own_links(Commands(_environment(user), _TIMEOUT), user))
+    serve(sys.stdin.buffer, sys.stdout, own_links(CommandRunner(_environment(user), _TIMEOUT), user))
 
 
 def _close_off() -> None:

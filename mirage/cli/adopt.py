@@ -26,9 +26,9 @@ from mirage.domain.job import job_id_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from mirage.cli.plan import CommandLine, Plan
+    from mirage.cli.chain_request import ChainRequest, CommandLine
     from mirage.domain.job import JobId
-    from mirage.slurm.shownjob import ShownJob
+    from mirage.slurm.shown_jobs import ShownJob
 
 USAGE = """\
 Usage: mirage adopt [OPTIONS] JOBID [OPTIONS] [-- ARGUMENTS]
@@ -87,7 +87,7 @@ def adopt_command(context: typer.Context) -> None:
 
 def adopt(argv: Sequence[str]) -> None:
     """Run ``mirage adopt`` with these arguments."""
-    from mirage.cli.adoptedjob import Unfit, UnknownHere
+    from mirage.cli.slurm_checks import Unfit, UnknownHere
 
     try:
         _adopt(argv)
@@ -122,7 +122,7 @@ def _adopt(argv: Sequence[str]) -> None:
 
 def _read(argv: Sequence[str]) -> tuple[CommandLine, str]:
     """The command line with the script's arguments, and the word for the job; options may follow that one."""
-    from mirage.cli.plan import CommandLine, read_command_line
+    from mirage.cli.chain_request import CommandLine, read_command_line
 
     first = read_command_line(argv)
     rest = read_command_line(first.arguments)
@@ -143,12 +143,11 @@ def _job_id(line: CommandLine, word: str) -> JobId:
     return job_id_of(int(word))
 
 
-def _plan(line: CommandLine, job_id: JobId) -> tuple[Plan, ShownJob]:
-    from mirage.cli.adoptedjob import check_adoptable, read_job, read_script, read_submit_line
-    from mirage.cli.plan import Followed, make_plan
+def _plan(line: CommandLine, job_id: JobId) -> tuple[ChainRequest, ShownJob]:
+    from mirage.cli.chain_request import Followed, make_plan
+    from mirage.cli.slurm_checks import check_adoptable, read_job, read_script, read_submit_line
     from mirage.cli.submit import outside
-    from mirage.slurm.shownoptions import shown_arguments
-    from mirage.slurm.submitline import options_of_line
+    from mirage.slurm.shown_jobs import options_of_line, shown_arguments
 
     commands = slurm_commands()
     job = read_job(job_id, commands)
@@ -162,7 +161,7 @@ def _plan(line: CommandLine, job_id: JobId) -> tuple[Plan, ShownJob]:
     return replace(plan, remarks=(*plan.remarks, *remarks)), job
 
 
-def _remarks(plan: Plan, job: ShownJob, submitted: str, *, known: bool) -> Iterator[str]:
+def _remarks(plan: ChainRequest, job: ShownJob, submitted: str, *, known: bool) -> Iterator[str]:
     """How the next links differ from the job, as far as it cannot be known or helped."""
     assert plan.request.batch is not None
     if arguments := plan.request.batch.arguments:
@@ -184,10 +183,10 @@ def _remarks(plan: Plan, job: ShownJob, submitted: str, *, known: bool) -> Itera
         yield f"the mark of the link replaces the comment {comment[:_SHOWN]!r} of job {job.job_id}"
 
 
-def _send(plan: Plan, line: CommandLine, job: ShownJob) -> None:
+def _send(plan: ChainRequest, line: CommandLine, job: ShownJob) -> None:
     """The mark first: without it the daemon takes no job, and by it the job is known whatever happens then."""
-    from mirage.cli.adoptedjob import marked, other_mark
     from mirage.cli.connection import connect
+    from mirage.cli.slurm_checks import marked, other_mark
     from mirage.client.client import chain_path
 
     warn_of_parts(plan)

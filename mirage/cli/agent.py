@@ -20,7 +20,7 @@ from mirage.client.errors import ClientError, DaemonUnreachable, Refusal, Unansw
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from mirage.backends.acting.orders import Answer, Order
+    from mirage.backends.agent_requests import AgentRequest, AgentResponse
     from mirage.client.address import Address
     from mirage.client.client import Client
 
@@ -42,12 +42,11 @@ def agent_command(once: Once = False, socket: Socket = "") -> None:
 
     Keep it running on the daemon's machine, also after you log out: links do not start it.
     """
-    from mirage.backends.acting.executor import execute
-    from mirage.backends.acting.own import own_links
-    from mirage.backends.execution import Commands
+    from mirage.backends.execution import CommandRunner
+    from mirage.backends.user_side import execute, own_links
 
     user = pwd.getpwuid(os.getuid()).pw_name
-    actuator = own_links(Commands(os.environ), user)
+    actuator = own_links(CommandRunner(os.environ), user)
     client, ending = connect(socket), _Ending()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
@@ -131,7 +130,11 @@ class _Contact:
 
 
 def _serve(
-    client: Client, carry_out: Callable[[Order], Answer], *, once: bool, ending: _Ending | None = None
+    client: Client,
+    carry_out: Callable[[AgentRequest], AgentResponse],
+    *,
+    once: bool,
+    ending: _Ending | None = None,
 ) -> None:
     """Raises ``ClientError`` if the daemon has never replied or denies access.
 
@@ -157,24 +160,23 @@ def _serve(
                 contact.pause()
 
 
-def _fetch(client: Client, wait: int) -> Order | None:
+def _fetch(client: Client, wait: int) -> AgentRequest | None:
     """Return the next request, waiting ``wait`` seconds for one; an invalid one is rejected."""
-    from mirage.backends.acting.orders import Answer, Order, Verdict
-    from mirage.backends.acting.wire import BadOrder
+    from mirage.backends.agent_requests import AgentRequest, AgentResponse, BadOrder, Verdict
 
     document = client.transport.ask("GET", f"/agent/order?wait={wait}", timeout=wait + _SPARE)
     if document is None:
         return None
     try:
-        return Order.from_text(json.dumps(document))
+        return AgentRequest.from_text(json.dumps(document))
     except BadOrder as error:
         problem = f"invalid request: {error}; check that daemon and agent have the same version"
         if isinstance(document, dict) and isinstance(document.get("order_id"), str):
-            _post(client, document["order_id"], Answer(Verdict.NOT_PERMITTED, text=problem))
+            _post(client, document["order_id"], AgentResponse(Verdict.NOT_PERMITTED, text=problem))
         raise DaemonUnreachable(f"{client.transport.address}: {problem}") from None
 
 
-def _answer(client: Client, order: Order, answer: Answer, contact: _Contact) -> None:
+def _answer(client: Client, order: AgentRequest, answer: AgentResponse, contact: _Contact) -> None:
     """Deliver a result; one that the daemon rejects is dropped, because the job's tag shows the result."""
     job = f" (job {answer.job_id})" if answer.job_id else ""
     said = f": {answer.text}" if answer.text else ""
@@ -192,6 +194,6 @@ def _answer(client: Client, order: Order, answer: Answer, contact: _Contact) -> 
         return
 
 
-def _post(client: Client, order_id: str, answer: Answer) -> None:
+def _post(client: Client, order_id: str, answer: AgentResponse) -> None:
     target = f"/agent/orders/{quote(order_id, safe='')}/answer"
     client.transport.ask("POST", target, json.loads(answer.to_text()))

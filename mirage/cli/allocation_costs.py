@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mirage.cli.oldoptions import OutputCommand
-from mirage.cli.usage import value_of, value_unless_file
+from mirage.cli.arguments import value_of, value_unless_file
+from mirage.cli.shared_options import OutputCommand
 from mirage.domain.bounds import HIGHEST_FACTOR
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from mirage.allocation.inference.costs.manifest import Manifest
-    from mirage.allocation.inference.costs.summary import ModelOnKind
-    from mirage.domain.request import CostTable
+    from mirage.allocation.inference.costs.tableops import ModelOnKind
+    from mirage.allocation.inference.costs.tables import CostManifest
+    from mirage.domain.inference import CostTable
 
 costs_app = typer.Typer(no_args_is_help=True, help="Build and show cost tables: latency and energy of networks.")
 
@@ -71,10 +71,9 @@ def build_command(
 
     Requires the extra costmodel. Results are stored in --kept: an interrupted run continues there.
     """
-    from mirage.allocation.inference.costs.arrays import array, array_names
+    from mirage.allocation.inference.costs.arrays import array, array_names, network, network_names
     from mirage.allocation.inference.costs.building import build
-    from mirage.allocation.inference.costs.grouping import group_pieces
-    from mirage.allocation.inference.costs.layers import network, network_names
+    from mirage.allocation.inference.costs.tableops import group_pieces
 
     with value_of("--networks"):
         chosen = [network(name) for name in _names(networks) or network_names()]
@@ -87,7 +86,7 @@ def build_command(
 @costs_app.command("check")
 def check_command() -> None:
     """Check the cost model: reproduce its authors' ResNet-18 result. Takes some minutes."""
-    from mirage.allocation.inference.costs.gate import check_cost_model
+    from mirage.allocation.inference.costs.costmodel import check_cost_model
 
     checked = check_cost_model()
     typer.echo(checked)
@@ -105,12 +104,11 @@ def profile_command(
     repeats: Measured = 50,
 ) -> None:
     """Measure networks with ONNX Runtime on real devices; write a cost table with one segment per network."""
-    from mirage.allocation.inference.costs.profiling import Repeats, profile
-    from mirage.allocation.inference.costs.realunits import parse_unit
+    from mirage.allocation.inference.costs.profiling import ProfileRepeats, parse_unit, profile
 
     with value_of("--unit"):
         parsed = [parse_unit(text) for text in units]
-    table, manifest = profile(models, parsed, Repeats(warmup, repeats), _progress)
+    table, manifest = profile(models, parsed, ProfileRepeats(warmup, repeats), _progress)
     _write(table, out, manifest)
     for name in {unit.energy for unit in manifest.units.values()}:
         typer.echo(f"energy: {name}", err=True)
@@ -128,7 +126,7 @@ def examples_command(folder: Folder) -> None:
 @costs_app.command("merge", cls=OutputCommand)
 def merge_command(tables: TableNames, *, out: Out) -> None:
     """Merge several cost tables into one, with more networks or more kinds of devices."""
-    from mirage.allocation.inference.costs.merging import merge_manifests, merge_tables
+    from mirage.allocation.inference.costs.tableops import merge_manifests, merge_tables
     from mirage.allocation.inference.costs.tables import sources
 
     merged = merge_tables([_table(name) for name in tables])
@@ -140,7 +138,7 @@ def show_command(table: TableName = "edge", *, json_out: JsonOut = False) -> Non
     """Show latency, energy and bandwidth of each network alone on each kind of device."""
     from rich.console import Console
 
-    from mirage.allocation.inference.costs.summary import summarise
+    from mirage.allocation.inference.costs.tableops import summarise
     from mirage.allocation.inference.costs.tables import cost_manifest
 
     rows = summarise(_table(table))
@@ -177,8 +175,8 @@ def _drawn(rows: list[ModelOnKind], title: str) -> Table:
     return drawn
 
 
-def _write(table: CostTable, out: Path, manifest: Manifest) -> None:
-    from mirage.allocation.inference.costs.tablefile import write_table
+def _write(table: CostTable, out: Path, manifest: CostManifest) -> None:
+    from mirage.allocation.inference.costs.tables import write_table
 
     write_table(table, out, manifest)
     typer.echo(

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mirage.cli.asking import AsJson
+from mirage.cli.shared_options import AsJson
 
 if TYPE_CHECKING:
-    from mirage.bench.section import Section
+    from mirage.bench import BenchSection
 
 Name = Annotated[
     str,
@@ -90,10 +90,10 @@ def _measure(  # noqa: PLR0911 (one for each)
     recordings: str,
     peers: list[str],
     size: tuple[int, int, int] | None,
-) -> tuple[Section, ...]:
+) -> tuple[BenchSection, ...]:
     from pathlib import Path
 
-    from mirage.cli.usage import UsageError
+    from mirage.cli.arguments import UsageError
 
     match name:
         case "simulator":
@@ -101,8 +101,7 @@ def _measure(  # noqa: PLR0911 (one for each)
 
             return measure_simulator(Path(traces), _say)
         case "peers":
-            from mirage.bench.peers.comparison import measure_peers
-            from mirage.bench.peers.program import parse_program
+            from mirage.bench.peers import measure_peers, parse_program
 
             return measure_peers(Path(traces), tuple(map(parse_program, peers)), _say)
         case "daemon":
@@ -116,12 +115,12 @@ def _measure(  # noqa: PLR0911 (one for each)
 
             return measure_api(_say, *([sized(*size)] if size else ()))
         case "lookahead":
-            from mirage.bench.lookahead import measure_lookahead
+            from mirage.bench.predictors import measure_lookahead
 
             return measure_lookahead(Path(traces), _say)
         case "predictors":
             from mirage.bench.predictors import measure_predictors
-            from mirage.cli.modelfiles import models_folder
+            from mirage.cli.models import models_folder
 
             return measure_predictors(Path(traces), models_folder(models), _say)
         case "train":
@@ -133,11 +132,11 @@ def _measure(  # noqa: PLR0911 (one for each)
 
             return measure_allocation(Path(traces), Path(muri) if muri else None, _say)
         case "das":
-            from mirage.bench.das import measure_das
+            from mirage.bench.allocation import measure_das
 
             return measure_das(Path(models), _say)
         case "serving":
-            from mirage.bench.serving import measure_serving
+            from mirage.bench.requests import measure_serving
 
             return measure_serving(_say)
         case "requests":
@@ -145,7 +144,7 @@ def _measure(  # noqa: PLR0911 (one for each)
 
             return measure_requests(Path(models) if models else None, _say)
         case "fidelity":
-            from mirage.bench.fidelity.report import measure_fidelity
+            from mirage.bench.fidelity import measure_fidelity
 
             return measure_fidelity(Path(recordings), _say)
     raise UsageError(

@@ -1,25 +1,107 @@
-"""``mirage chain logs``: print and follow the output of a link's job."""
+"""``mirage chain logs``: find, print and follow the output file of a link's job."""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
+from glob import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
-from mirage.cli.asking import Id, Socket
 from mirage.cli.connection import connect, exit_codes
 from mirage.cli.printing import show
+from mirage.cli.shared_options import Id, Socket
 from mirage.client.client import chain_path
 from mirage.domain.bounds import MOST_LINKS
-from mirage.domain.errors import MirageError
+from mirage.domain.errors import ClusterUnavailable, MirageError
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Mapping
 
     from mirage.client.client import Client
+
+_DEFAULT = "slurm-%j.out"
+_PARTS = re.compile(r"([^%]*)(?:%(\d*)(.?))?", re.DOTALL)
+"""Text, and the width and the letter of the field that follows it."""
+_STDOUT = re.compile(r"^\s*StdOut=(.*)$", re.MULTILINE)
+_LONGEST_WIDTH = 10
+"""Maximum width to which sbatch pads numbers."""
+
+
+def output_of(chain: Mapping[str, Any], job_id: int) -> Path:
+    """Return the file of a job's standard output. Raises ``MirageError`` if it is unknown.
+
+    Slurm is asked where only the job's node knows a field, such as ``%N``. If slurmctld has forgotten the job, or
+    shows the field as it was given, the newest file that fits is returned.
+    """
+    request, directory = chain["request"], chain["request"]["directory"]
+    known = {"j": job_id, "A": job_id, "J": job_id, "x": request["job_name"], "u": chain["owner"]}
+    path, unknown = _filled(_pattern(request["options"]), known, directory or "/")
+    if directory and not unknown:
+        return path
+    try:
+        told = _by_slurm(job_id)
+    except MirageError:
+        if directory and path.exists():
+            return path
+        raise
+    return _filled(told, known, "/")[0] if told.startswith("/") else Path(told)
+
+
+def _pattern(options: list[str]) -> str:
+    """Return the pattern of the last ``--output``."""
+    given = [option.partition("=")[2] for option in options if option.startswith("--output=")]
+    return given[-1] if given else _DEFAULT
+
+
+def _filled(pattern: str, known: Mapping[str, Any], directory: str) -> tuple[Path, bool]:
+    r"""Expand ``%`` fields by sbatch's rules; the second value says whether a field is not ``known``.
+
+    Then the path is the newest file that fits, or as far as it is known. A backslash anywhere in the pattern
+    disables expansion.
+    """
+    if "\\" in pattern:
+        return Path(directory, pattern.replace("\\", "")), False
+    text, fitting, unknown = "", "", False
+    for plain, width, letter in _PARTS.findall(pattern):
+        field = _field(width, letter, known)
+        unknown |= field is None
+        text += plain + (f"%{width}{letter}" if field is None else field)
+        fitting += escape(plain) + ("*" if field is None else escape(field))
+    path = Path(directory, text)
+    if unknown:
+        found = Path("/").glob(str(Path(escape(directory), fitting)).lstrip("/"))
+        path = max(found, key=lambda file: file.stat().st_mtime, default=path)
+    return path, unknown
+
+
+def _field(width: str, letter: str, known: Mapping[str, Any]) -> str | None:
+    """The text of one field; ``None`` if it is not known. Without a letter it is the end of the pattern."""
+    if letter in ("", "%"):
+        return letter
+    value = known.get(letter)
+    padded = isinstance(value, int) and width
+    return None if value is None else str(value).zfill(min(int(width), _LONGEST_WIDTH)) if padded else str(value)
+
+
+def _by_slurm(job_id: int) -> str:
+    """Ask ``scontrol``, which knows the job until slurmctld purges it."""
+    from mirage.backends.execution import CommandRunner
+
+    try:
+        answer = CommandRunner(os.environ).run(["scontrol", "show", "job", str(job_id)])
+    except ClusterUnavailable as error:
+        raise MirageError(f"the output file of job {job_id} is unknown: {error}") from None
+    found = _STDOUT.search(answer.out)
+    if answer.status or found is None:
+        problem = answer.said or "scontrol shows no StdOut"
+        raise MirageError(f"the output file of job {job_id} is unknown: {problem}")
+    return found[1]
+
 
 Index = Annotated[
     int | None,
@@ -85,7 +167,6 @@ def _chosen(chain: dict[str, Any], index: int | None) -> dict[str, Any] | None:
 
 
 def _path(chain: dict[str, Any], link: dict[str, Any]) -> Path:
-    from mirage.cli.joboutput import output_of
 
     return output_of(chain, link["job_id"])
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from mirage.domain import bounds
 from mirage.domain.chain import HandoverPolicy, Steering
-from mirage.domain.chainid import owned_id
 from mirage.domain.errors import BadSpelling, MirageError
-from mirage.domain.failurepolicy import FailureKind, Recovery
-from mirage.provisioner.aims import parse_aim
+from mirage.domain.failurepolicy import FailureAction, FailureKind
+from mirage.domain.tags import owned_id
+from mirage.provisioner.objectives import parse_objective
 from mirage.slurm import duration
 from mirage.slurm.sbatchoptions import Options, Takes, option_table
 
@@ -140,7 +140,7 @@ def _name(text: str) -> str:
 
 def _predictor(text: str) -> str:
     """Check a name. A built-in predictor is built to check its parameter; the daemon checks the others."""
-    from mirage.predictors.naming import check_name
+    from mirage.predictors.members import check_name
     from mirage.predictors.registry import build_predictor, is_built_in
 
     try:
@@ -176,17 +176,17 @@ def _on_failure(text: str) -> tuple[Path, Any]:
             raise BadSpelling(text, f"unknown kind of failure {named!r} (choose from {', '.join(FailureKind)})")
         if named in policies:
             raise BadSpelling(text, f"{named} is given twice; give each kind once")
-        policies[named] = {"recovery": _choice(Recovery, word)}
+        policies[named] = {"recovery": _choice(FailureAction, word)}
     return ("failures",), policies
 
 
 def _put_retries(document: Document, given: Given) -> None:
     """Set the number of retries of each retried kind of failure. Raises ``BadSpelling`` if there is none."""
     _, number = _read(given, lambda text: (("failures", "exit", "retries"), _number(text)))
-    retry = {"recovery": Recovery.RETRY.value}
+    retry = {"recovery": FailureAction.RETRY.value}
     policies = document.setdefault("failures", {})
     policies.setdefault(FailureKind.EXIT.value, retry)
-    tried_again = [policy for policy in policies.values() if policy["recovery"] == Recovery.RETRY]
+    tried_again = [policy for policy in policies.values() if policy["recovery"] == FailureAction.RETRY]
     if not tried_again:
         problem = "--on-failure does not retry any kind of failure"
         raise BadSpelling(given.spelling, f"{given.where}: {problem}")
@@ -201,7 +201,7 @@ def _choice(kind: type[StrEnum], text: str) -> str:
 
 
 def _aim(text: str) -> tuple[Path, Any]:
-    aim = parse_aim(text)
+    aim = parse_objective(text)
     return ("aim",), {"kind": aim.kind.value, "value": aim.value}
 
 

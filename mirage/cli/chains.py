@@ -1,4 +1,4 @@
-"""``mirage chains`` and ``mirage chain``: show and control chains."""
+"""``mirage chains``, ``mirage chain`` and ``mirage explain``: show, explain and control chains."""
 
 from __future__ import annotations
 
@@ -6,11 +6,19 @@ import json
 import os
 import pwd
 import sys
+import textwrap
+import time
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mirage.cli.asking import (
+from mirage.cli.arguments import UsageError, duration_of
+from mirage.cli.chainlogs import logs_command
+from mirage.cli.chainupdate import update_command
+from mirage.cli.connection import complete_chain, connect, exit_code, exit_codes
+from mirage.cli.printing import Iterate, ListOptions, repeated, show, show_error
+from mirage.cli.shared_options import (
     AsJson,
     Id,
     Layout,
@@ -25,15 +33,9 @@ from mirage.cli.asking import (
     selected,
     whole,
 )
-from mirage.cli.chainlogs import logs_command
-from mirage.cli.chainupdate import update_command
-from mirage.cli.chainwait import wait_command
-from mirage.cli.completing import complete_chain
-from mirage.cli.connection import connect, exit_code, exit_codes
-from mirage.cli.printing import show, show_error
-from mirage.cli.repeating import Iterate, Shown, repeated
 from mirage.client.client import chain_path
 from mirage.client.errors import ClientError
+from mirage.domain.bounds import MOST_LINKS
 from mirage.domain.texts import printable
 
 if TYPE_CHECKING:
@@ -41,6 +43,110 @@ if TYPE_CHECKING:
 
     from mirage.client.client import Client
     from mirage.client.documents import Chain, ChainPage
+
+ExplainedId = Annotated[
+    str, typer.Argument(metavar="CHAIN", help="ID or name of a chain.", autocompletion=complete_chain)
+]
+Index = Annotated[int | None, typer.Argument(metavar="[LINK]", min=1, max=MOST_LINKS, help="Number of a link.")]
+_NOT_FOUND = 3
+_WIDTH = 100
+
+
+def explain_command(
+    chain_id: ExplainedId, link: Index = None, as_json: AsJson = False, socket: Socket = ""
+) -> None:
+    """Explain the state of a chain or of one of its links, and how the handovers went.
+
+    For every single decision see mirage chain log.
+    """
+    with exit_codes():
+        client = connect(socket)
+        chain = client.get(chain_path(chain_id))
+        timeline = client.get(f"{chain_path(chain['id'])}/timeline", link=link)
+    if as_json:
+        typer.echo(json.dumps({"chain": chain, "timeline": timeline}))
+        return
+    from mirage.cli.linkstory import link_story
+    from mirage.cli.story import chain_story
+
+    try:
+        sentences = list(
+            chain_story(chain, timeline) if link is None else link_story(link, timeline, chain["sentence"])
+        )
+    except KeyError:
+        show(f"mirage: {chain['id']} has no link {link}; it has {len(timeline['links'])} links", err=True)
+        raise SystemExit(_NOT_FOUND) from None
+    for sentence in sentences:
+        for line in textwrap.wrap(printable(sentence), _WIDTH) or [""]:
+            show(line)
+
+
+class Until(StrEnum):
+    """State to wait for."""
+
+    RUNNING = "running"
+    OVER = "over"
+
+
+What = Annotated[
+    Until, typer.Option("--until", help="State to wait for; running: a link runs; over: no link runs or will run.")
+]
+Timeout = Annotated[str, typer.Option("--timeout", metavar="TIME", help="Timeout, such as 2h (default: none).")]
+_NOT_DONE, _TIMED_OUT = 6, 7
+_EVERY = 2.0
+"""Seconds between two requests."""
+
+
+def wait_command(
+    chain_id: Id, *, until: What = Until.OVER, timeout: Timeout = "", as_json: AsJson = False, socket: Socket = ""
+) -> None:
+    """Wait until a chain has ended, or until one of its links runs.
+
+    Exit codes: 0 the chain is done (with --until running: a link runs), 6 the chain failed or was cancelled,
+    7 timeout; 1 to 5 as for all commands.
+    """
+    seconds = duration_of("--timeout", timeout) if timeout else None
+    if seconds is not None and seconds <= 0:
+        raise UsageError("--timeout", "expected a time above 0; for no timeout, omit the option")
+    deadline = None if seconds is None else time.monotonic() + seconds
+    with exit_codes():
+        client = connect(socket)
+        chain = client.get(chain_path(chain_id))
+        while (code := _outcome(chain, until)) is None:
+            left = _EVERY if deadline is None else min(_EVERY, deadline - time.monotonic())
+            if left <= 0:
+                code = _TIMED_OUT
+                break
+            time.sleep(left)
+            chain = _again(client, chain)
+    if as_json:
+        typer.echo(json.dumps(chain))
+    else:
+        reason = f": {chain['reason']}" if chain["reason"] else ""
+        show(f"{chain['id']} {'is still ' * (code == _TIMED_OUT)}{chain['state']}{reason}", err=True)
+    raise SystemExit(code)
+
+
+def _outcome(chain: dict[str, Any], until: Until) -> int | None:
+    """Return the exit code; ``None``: continue to wait."""
+    links = [link["state"] for link in chain["links"]]
+    if until is Until.RUNNING and "running" in links:
+        return 0
+    if chain["status"] not in ("done", "stopped") or any(state not in ("ended", "lost") for state in links):
+        return None
+    return 0 if chain["status"] == "done" and until is Until.OVER else _NOT_DONE
+
+
+def _again(client: Client, chain: dict[str, Any]) -> dict[str, Any]:
+    """Return the current chain; if the daemon does not reply, the old one."""
+    from mirage.client.errors import DaemonUnreachable
+
+    try:
+        found: dict[str, Any] = client.get(chain_path(chain["id"]))
+    except DaemonUnreachable:
+        return chain
+    return found
+
 
 chain_app = typer.Typer(help="Show or control a chain.", no_args_is_help=True)
 
@@ -85,7 +191,7 @@ def chains_command(  # noqa: PLR0913 (one parameter for each option of the comma
     """
     from mirage.cli.chaintables import chain_columns
     from mirage.client.documents import ChainPage
-    from mirage.client.reading import read
+    from mirage.client.records import read
 
     wanted = _states(states)
     chain_columns(None).check(layout, sort)
@@ -108,14 +214,14 @@ def chains_command(  # noqa: PLR0913 (one parameter for each option of the comma
         if as_json:
             typer.echo(json.dumps(selected(document, "chains", page.chains, shown)))
         else:
-            _show_list(page, shown, Shown(layout, sort, not no_header))
+            _show_list(page, shown, ListOptions(layout, sort, not no_header))
 
     repeated(iterate, as_json, once)
 
 
-def _show_list(page: ChainPage, shown: Callable[[Chain], bool], how: Shown) -> None:
+def _show_list(page: ChainPage, shown: Callable[[Chain], bool], how: ListOptions) -> None:
     from mirage.cli.chaintables import chain_columns
-    from mirage.cli.silence import tell_silence
+    from mirage.cli.tables import tell_silence
 
     chains = [chain for chain in page.chains if shown(chain)]
     columns = chain_columns(page.time)
@@ -132,7 +238,7 @@ def show_command(chain_id: Id, as_json: AsJson = False, socket: Socket = "") -> 
         typer.echo(json.dumps(chain))
         return
     from mirage.cli.chaintables import facts, link_rows
-    from mirage.cli.columns import print_table
+    from mirage.cli.tables import print_table
 
     print_table(facts(chain))
     if chain["links"]:
@@ -188,7 +294,7 @@ def journal_command(chain_id: Id, last: Last = 20, as_json: AsJson = False, sock
         typer.echo(json.dumps(document))
         return
     from mirage.cli.chaintables import entry_rows
-    from mirage.cli.columns import print_table
+    from mirage.cli.tables import print_table
 
     print_table(entry_rows(document["entries"][::-1]))
     show(f"now: {document['sentence'] or 'no decision is pending'}")

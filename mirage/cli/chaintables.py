@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mirage.cli.columns import Column, Columns
-from mirage.cli.instants import NOTHING, between, clock, instant_of, signed, span, words
+from mirage.cli.tables import NOTHING, Columns, TableColumn, between, clock, instant_of, signed, span, words
 from mirage.slurm.duration import spell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
-    from mirage.cli.columns import Row
+    from mirage.cli.tables import Row
     from mirage.client.documents import Chain, Link
 
     _Shown = tuple[Callable[[Chain], str], Callable[[Chain], Any]]
@@ -42,39 +41,41 @@ def chain_columns(now: datetime | None) -> Columns[Chain]:
 
     return Columns(
         (
-            Column("chain", "i", "CHAIN", _text("id")),
-            Column("name", "j", "NAME", _text("name")),
-            Column("user", "u", "USER", _text("owner")),
-            Column("state", "T", "STATE", lambda chain: chain.state.upper()),
-            Column("statecompact", "t", "ST", lambda chain: SHORT.get(chain.state, NOTHING)),
-            Column("since", "", "SINCE", lambda chain: clock(chain.since), lambda chain: chain.since),
-            Column("expected", "", "EXPECTED", lambda chain: clock(chain.expected), lambda chain: chain.expected),
-            Column("partition", "P", "PARTITION", _asked("partition")),
-            Column("account", "a", "ACCOUNT", _asked("account")),
-            Column("qos", "q", "QOS", _asked("qos")),
-            Column("nodes", "D", "NODES", _asked("nodes"), lambda chain: chain.request.nodes),
-            Column("gres", "b", "TRES_PER_NODE", _gres),
-            Column("workdir", "Z", "WORK_DIR", _asked("directory")),
-            Column("timelimit", "l", "TIME_LIMIT", lambda chain: span(chain.request.limit), _limit),
-            Column("jobid", "A", "JOBID", _job_of_head, lambda chain: chain.running and chain.running.job_id),
-            Column("timeused", "M", "TIME", lambda chain: span(used(chain)), used),
-            Column("time_left", "L", "TIME_LEFT", lambda chain: span(left(chain)), left),
-            Column("submittime", "V", "SUBMIT_TIME", *_time("submit")),
-            Column("starttime", "S", "START_TIME", *_time("start")),
-            Column("endtime", "e", "END_TIME", *_time("end")),
-            Column("reason", "r", "REASON", reason_of),
-            Column("links", "", "LINKS", lambda chain: str(len(chain.links)), lambda chain: len(chain.links)),
-            Column("next", "", "NEXT", _next_job),
-            Column("handovers", "", "HANDOVERS", *_number("handovers")),
-            Column("gaps", "", "GAPS", *_seconds("interruption")),
-            Column("saved", "", "SAVED", _saved, lambda chain: chain.saved and chain.saved.p50),
-            Column("overlap", "", "OVERLAP", *_seconds("overlap")),
-            Column("predictor", "", "PREDICTOR", _text("predictor")),
-            Column("aim", "", "AIM", _text("aim")),
-            Column("steering", "", "STEERING", _text("steering")),
-            Column("handover", "", "HANDOVER", _text("handover")),
-            Column("failures", "", "FAILURES", *_number("failures")),
-            Column("refusals", "", "REJECTIONS", *_number("refusals")),
+            TableColumn("chain", "i", "CHAIN", _text("id")),
+            TableColumn("name", "j", "NAME", _text("name")),
+            TableColumn("user", "u", "USER", _text("owner")),
+            TableColumn("state", "T", "STATE", lambda chain: chain.state.upper()),
+            TableColumn("statecompact", "t", "ST", lambda chain: SHORT.get(chain.state, NOTHING)),
+            TableColumn("since", "", "SINCE", lambda chain: clock(chain.since), lambda chain: chain.since),
+            TableColumn(
+                "expected", "", "EXPECTED", lambda chain: clock(chain.expected), lambda chain: chain.expected
+            ),
+            TableColumn("partition", "P", "PARTITION", _asked("partition")),
+            TableColumn("account", "a", "ACCOUNT", _asked("account")),
+            TableColumn("qos", "q", "QOS", _asked("qos")),
+            TableColumn("nodes", "D", "NODES", _asked("nodes"), lambda chain: chain.request.nodes),
+            TableColumn("gres", "b", "TRES_PER_NODE", _gres),
+            TableColumn("workdir", "Z", "WORK_DIR", _asked("directory")),
+            TableColumn("timelimit", "l", "TIME_LIMIT", lambda chain: span(chain.request.limit), _limit),
+            TableColumn("jobid", "A", "JOBID", _job_of_head, lambda chain: chain.running and chain.running.job_id),
+            TableColumn("timeused", "M", "TIME", lambda chain: span(used(chain)), used),
+            TableColumn("time_left", "L", "TIME_LEFT", lambda chain: span(left(chain)), left),
+            TableColumn("submittime", "V", "SUBMIT_TIME", *_time("submit")),
+            TableColumn("starttime", "S", "START_TIME", *_time("start")),
+            TableColumn("endtime", "e", "END_TIME", *_time("end")),
+            TableColumn("reason", "r", "REASON", reason_of),
+            TableColumn("links", "", "LINKS", lambda chain: str(len(chain.links)), lambda chain: len(chain.links)),
+            TableColumn("next", "", "NEXT", _next_job),
+            TableColumn("handovers", "", "HANDOVERS", *_number("handovers")),
+            TableColumn("gaps", "", "GAPS", *_seconds("interruption")),
+            TableColumn("saved", "", "SAVED", _saved, lambda chain: chain.saved and chain.saved.p50),
+            TableColumn("overlap", "", "OVERLAP", *_seconds("overlap")),
+            TableColumn("predictor", "", "PREDICTOR", _text("predictor")),
+            TableColumn("aim", "", "AIM", _text("aim")),
+            TableColumn("steering", "", "STEERING", _text("steering")),
+            TableColumn("handover", "", "HANDOVER", _text("handover")),
+            TableColumn("failures", "", "FAILURES", *_number("failures")),
+            TableColumn("refusals", "", "REJECTIONS", *_number("refusals")),
         ),
         "chain,user,state,links,jobid,time_left,next,gaps,saved,overlap,reason",
     )

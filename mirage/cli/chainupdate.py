@@ -10,10 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
-from mirage.cli.asking import AsJson, Id, Socket
+from mirage.cli.arguments import UsageError
 from mirage.cli.connection import connect, exit_codes
 from mirage.cli.printing import show
-from mirage.cli.usage import UsageError
+from mirage.cli.shared_options import AsJson, Id, Socket
 from mirage.client.client import Client, chain_path
 from mirage.domain.job import BatchScript, JobRequest
 
@@ -113,7 +113,7 @@ def _show_pending(chain: dict[str, Any] | None) -> None:
 def _check_limit(daemon: Client, chain_id: str, limit: int) -> None:
     """Raises ``ConfigError`` if Slurm would reject links with this time limit for the calling user."""
     from mirage.cli.sending import slurm_commands
-    from mirage.cli.slurmcheck import check_request
+    from mirage.cli.slurm_checks import check_request
 
     chain = daemon.get(chain_path(chain_id))
     user = pwd.getpwuid(os.getuid()).pw_name

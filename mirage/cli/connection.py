@@ -1,4 +1,4 @@
-"""Connection of commands to the daemon: ``mirage.client`` with exit codes."""
+"""Connection of commands to the daemon: ``mirage.client`` with exit codes, and shell completion."""
 
 from __future__ import annotations
 
@@ -13,6 +13,21 @@ from mirage.client.errors import ClientError, DaemonUnreachable, Refusal, Unansw
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+
+_PATIENCE = 1.0
+"""Timeout in seconds; the user waits for it."""
+
+
+def complete_chain(incomplete: str) -> list[tuple[str, str]]:
+    """Return IDs of the user's chains with this prefix, each with state and name."""
+
+    try:
+        document = connect().transport.ask("GET", "/chains?limit=1000", timeout=_PATIENCE)
+        found = [(str(chain["id"]), f"{chain['state']}, {chain['name']}") for chain in document["chains"]]
+    except Exception:  # a shell cannot show errors of completion
+        return []
+    return [(chain, about) for chain, about in found if chain.startswith(incomplete)]
+
 
 _EXIT = {401: 4, 403: 4, 404: 3, 409: 4}
 """Exit codes by HTTP status; 1 for any other."""

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mirage.cli.asking import AsJson, ConfigFile
-from mirage.cli.daemonaccount import configured
-from mirage.cli.usage import UsageError
+from mirage.cli.arguments import UsageError
+from mirage.cli.daemon import configured
+from mirage.cli.shared_options import AsJson, ConfigFile
 
 if TYPE_CHECKING:
     from mirage.config.model import Config
@@ -39,7 +39,7 @@ To = Annotated[str, typer.Option("--to", metavar="FILE", help="Backup file (defa
 def status_command(config: ConfigFile = "", as_json: AsJson = False) -> None:
     """Show the location of the database and whether its schema fits this version. If not, exit with 1."""
     from mirage.store.location import locate
-    from mirage.store.upgrading import inspect_store
+    from mirage.store.schema import inspect_store
 
     loaded = configured(config)
     url = loaded.store.url
@@ -61,10 +61,9 @@ def upgrade_command(config: ConfigFile = "", no_backup: NoBackup = False, as_jso
     """
     from pathlib import Path
 
-    from mirage.daemon.folders import keep_files_private, make_private_folder
-    from mirage.daemon.lock import single_instance
+    from mirage.daemon.state_directory import keep_files_private, make_private_folder, single_instance
     from mirage.store.location import locate
-    from mirage.store.upgrading import upgrade_store
+    from mirage.store.schema import upgrade_store
 
     loaded = configured(config)
     state = make_private_folder(Path(loaded.service.state), "service.state")
@@ -90,7 +89,7 @@ def backup_command(config: ConfigFile = "", to: To = "", as_json: AsJson = False
     from mirage.domain.errors import ConfigError
     from mirage.store.backup import back_up, backup_place
     from mirage.store.location import locate
-    from mirage.store.upgrading import inspect_store
+    from mirage.store.schema import inspect_store
 
     loaded = configured(config)
     location, schema = locate(loaded.store.url), inspect_store(loaded.store.url)
@@ -117,12 +116,11 @@ def cluster_command(
     """
     from pathlib import Path
 
-    from mirage.daemon.folders import keep_files_private, make_private_folder
-    from mirage.daemon.lock import single_instance
+    from mirage.daemon.state_directory import keep_files_private, make_private_folder, single_instance
     from mirage.domain.errors import ConfigError
-    from mirage.store.clustername import change_cluster_name, read_cluster_name
+    from mirage.store.about import change_cluster_name, read_cluster_name
     from mirage.store.location import locate
-    from mirage.store.upgrading import inspect_store, upgrade_store
+    from mirage.store.schema import inspect_store, upgrade_store
 
     loaded = configured(config)
     url, shown = loaded.store.url, locate(loaded.store.url).shown
@@ -164,13 +162,12 @@ def restored_command(
     from pathlib import Path
 
     from mirage.cli.arguments import parse_instant
-    from mirage.daemon.folders import keep_files_private, make_private_folder
-    from mirage.daemon.lock import single_instance
+    from mirage.daemon.state_directory import keep_files_private, make_private_folder, single_instance
+    from mirage.domain.bounds import format_instant
     from mirage.domain.errors import ConfigError
-    from mirage.domain.instants import spell_instant
     from mirage.store.location import locate
     from mirage.store.restoration import declare_restored
-    from mirage.store.upgrading import inspect_store, upgrade_store
+    from mirage.store.schema import inspect_store, upgrade_store
 
     loaded = configured(config)
     ends = parse_instant(since, "--since") if since else None
@@ -184,7 +181,7 @@ def restored_command(
         note = declare_restored(
             loaded.store.url, keep_tokens=keep_tokens, asks_accounting=not pause_all, since=ends
         )
-    last, owners = spell_instant(note.restoration.since), sorted(set(note.revoked))
+    last, owners = format_instant(note.restoration.since), sorted(set(note.revoked))
     if as_json:
         document = {"store": shown, "since": last, "tokens_revoked": len(note.revoked), "owners": owners}
         typer.echo(json.dumps(document))

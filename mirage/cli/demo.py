@@ -1,13 +1,245 @@
-"""``mirage demo``: a daemon on a simulated cluster, with chains and the web UI; or the report of a replay."""
+"""``mirage demo``: a daemon on a simulated cluster, with chains and the web UI; or the report of a replay.
+
+The environment is one process and one temporary directory.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+import os
+import shlex
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import threading
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mirage.cli.arguments import finite
 from mirage.domain.bounds import HIGHEST_SEED
+from mirage.domain.chain import Chain, ChainId, DoneCondition, HandoverPolicy, HandoverSettings, Steering
+from mirage.domain.errors import ConfigError
+from mirage.domain.job import BatchScript, JobRequest, WarnSignal
+from mirage.domain.objective import Objective, ObjectiveKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from mirage.bootstrap.service import DaemonService
+    from mirage.config.loading import Loaded
+    from mirage.config.model import Config
+    from mirage.control.leader_election import Tenure
+
+_HOUR = 3_600
+_FOR_EVER = DoneCondition(exit_code=None)
+
+
+def demo_chains(owner: str, directory: str) -> Iterator[Chain]:
+    """Typical chains of a user on a cluster of 16 GPU and 4 NPU nodes."""
+
+    def request(name: str, partition: str, nodes: int, hours: int, gres: tuple[str, int]) -> JobRequest:
+        batch = BatchScript(f"#!/bin/bash\nsrun {name}\n", directory=directory)
+        return JobRequest(
+            name,
+            owner,
+            hours * _HOUR,
+            nodes,
+            partition=partition,
+            gres_per_node=(gres,),
+            exclusive=True,
+            batch=batch,
+        )
+
+    def chain(request: JobRequest, **wanted: object) -> Chain:
+        """Return the chain that ``mirage submit`` creates by default."""
+        wanted = {"steering": Steering.AUTO} | wanted
+        return Chain(ChainId(request.name), request.name, owner, request, _FOR_EVER, **wanted)  # type: ignore[arg-type]
+
+    gpus, npus = ("gpu:a100", 4), ("npu", 8)
+    training = request("train-llm", "gpu", 1, 24, gpus)
+    serving = request("chat-service", "gpu", 1, 24, gpus)
+    yield chain(request("protein-folding", "npu", 2, 8, npus))
+    yield chain(replace(training, warn=WarnSignal("USR1", 120, batch_only=True)))  # saves before its time limit
+    yield chain(  # two servers overlap, so that one always replies
+        serving,
+        handover=HandoverSettings(HandoverPolicy.WHEN_READY, WarnSignal("TERM", 60), max_overlap=_HOUR // 2),
+        aim=Objective(ObjectiveKind.NO_INTERRUPTION, 0.9),
+    )
+    for each in (training, serving):  # the same without Mirage
+        yield chain(replace(each, name=f"{each.name}-by-hand"), steering=Steering.OFF, predictor="reactive")
+    yield chain(  # too large: Slurm rejects it, and Mirage pauses it
+        request("far-too-large", "gpu", 40, 12, gpus)
+    )
+
+
+_PREFERRED_PORT = 8_642
+_HISTORY = 9 * 86_400
+"""Job history of the demo's cluster in seconds: the time it has run before the daemon starts."""
+_SLOW = 4.0
+"""Seconds after which a message explains the wait."""
+
+_CONFIGURATION = """
+[service]
+state = "{folder}/state"
+runtime = "{folder}/run"
+
+[cluster]
+backend = "simulated"
+
+[cluster.simulated]
+cluster = "demo-large"
+trace = "generated:demo:{seed}"
+rate = {rate}
+
+[loop]
+interval = {interval}
+shadows = ["quantile", "average"]
+
+[store]
+snapshot_every = 0
+
+[api]
+listen = "127.0.0.1:{port}"
+admins = ["{user}"]
+
+[log]
+level = "{level}"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class DemoEnvironment:
+    """Settings of the demo from the command line."""
+
+    port: int
+    """0: the preferred port, or any free one."""
+    rate: float
+    seed: int
+    verbose: bool
+
+    def run(self) -> int:
+        """Run until a signal; return the exit status. Raises ``MirageError`` if the setup fails."""
+        from mirage.daemon.process import run_daemon
+
+        _forget_variables()
+        with tempfile.TemporaryDirectory(prefix="mirage-demo-", ignore_cleanup_errors=True) as folder:
+            file = Path(folder, "mirage.toml")
+            file.write_text(self._configuration(folder), encoding="utf-8")
+            prepare_simulator()
+            status = run_daemon(loading_once(file), self._build)
+        typer.echo("The demo has ended; its files are deleted.", err=True)
+        return status
+
+    def _configuration(self, folder: str) -> str:
+        from mirage.bootstrap.cluster import own_user
+
+        return _CONFIGURATION.format(
+            folder=folder,
+            seed=self.seed,
+            rate=self.rate,
+            interval=max(60, round(self.rate)),
+            port=_port(self.port),
+            user=own_user(),
+            level="info" if self.verbose else "error",
+        )
+
+    def _build(self, config: Config, alive: Callable[[], None], tenure: Tenure) -> DaemonService:
+        """Return the daemon's service with job history and the demo's chains."""
+        from mirage.api.access.caller import Scope
+        from mirage.bootstrap.assembly import build
+        from mirage.bootstrap.cluster import own_user
+        from mirage.daemon.history import started_jobs
+        from mirage.domain.command import AddChain
+
+        service = build(config, alive, tenure)
+        assert service.lore.jobs is not None, "a simulated cluster knows its past"
+        service.store.waits.add(started_jobs(service.lore.jobs.jobs(_HISTORY)))
+        for chain in demo_chains(own_user(), str(Path(config.service.state).parent)):
+            service.commands.put(AddChain(chain, own_user()))
+        assert service.interface is not None
+        _announce(service.interface.login_link(own_user(), Scope.ADMIN), config, self.rate)
+        return service
+
+
+def loading_once(file: Path) -> Callable[[], Loaded]:
+    """Return a loader of the configuration that ends the process when it is called again, as on SIGHUP.
+
+    A daemon outlives its terminal and reloads its configuration. A demo without a terminal is useless.
+    """
+    from mirage.config.loading import load_config
+
+    begun = False
+
+    def load() -> Loaded:
+        nonlocal begun
+        if begun:
+            signal.raise_signal(signal.SIGTERM)
+        begun = True
+        return load_config(file)
+
+    return load
+
+
+def prepare_simulator() -> None:
+    """Compile the parts of the simulator that the demo uses, unless that was done before."""
+    said = "Preparing the simulator; on first use it is compiled, which takes about a minute ..."
+    remark = threading.Timer(_SLOW, typer.echo, (said,), {"err": True})
+    remark.daemon = True
+    remark.start()
+    try:
+        from mirage.bootstrap.compiling_apart import prepare_cache
+        from mirage.bootstrap.simulated import compile_simulator
+
+        prepare_cache()
+        compile_simulator()
+    finally:
+        remark.cancel()
+
+
+def _announce(link: str, config: Config, rate: float) -> None:
+    typer.echo(f"""
+  Web UI:         {link}
+                  (the link works once, within ten minutes; get a new one with mirage tokens link)
+  Another shell:  export MIRAGE_SOCKET={config.api.socket}{_path()}
+                  mirage chains        mirage explain train-llm        mirage predict -N 2 -t 12h
+                  mirage submit -t 6:00:00 --links 3 --wrap 'sleep 1d'      mirage tokens link
+  Speed:          one hour takes {3_600 / rate:.3g} s
+  Stop:           Ctrl-C
+""")
+    sys.stdout.flush()
+
+
+def _path() -> str:
+    """Return a PATH setting for shells that do not find this program, or find another one."""
+    mine = Path(sys.executable).parent
+    found = shutil.which("mirage")
+    if not (mine / "mirage").exists() or (found and Path(found).resolve().parent == mine.resolve()):
+        return ""
+    return f" PATH={shlex.quote(str(mine))}:$PATH"
+
+
+def _forget_variables() -> None:
+    """Delete MIRAGE_ variables of this shell: the demo has a separate configuration."""
+    for name in [name for name in os.environ if name.startswith("MIRAGE_")]:
+        del os.environ[name]
+
+
+def _port(wanted: int) -> int:
+    """Return a free port; 0: the preferred one, or any. Raises ``ConfigError``."""
+    for port in (wanted,) if wanted else (_PREFERRED_PORT, 0):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return int(probe.getsockname()[1])
+    raise ConfigError(f"127.0.0.1:{wanted}", "is in use; choose another --port, or omit it")
+
 
 Port = Annotated[
     int,
@@ -54,11 +286,9 @@ def demo_command(
     if report:
         _write_report(out, 1 if seed is None else seed)
         return
-    from mirage.cli.demoworld import DemoWorld, prepare_simulator
 
     if prepare:
-        from mirage.bootstrap.compiling_pool import compile_pool
-        from mirage.bootstrap.compiling_requests import compile_requests
+        from mirage.bootstrap.compiling_allocation import compile_pool, compile_requests
 
         prepare_simulator()
         compile_pool()
@@ -67,7 +297,7 @@ def demo_command(
     from mirage.daemon.process import leave
 
     seed = SEED if seed is None else seed
-    leave(DemoWorld(port=port, rate=rate, seed=seed, verbose=verbose).run())
+    leave(DemoEnvironment(port=port, rate=rate, seed=seed, verbose=verbose).run())
 
 
 def _write_report(out: str, seed: int) -> None:

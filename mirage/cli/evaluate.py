@@ -11,15 +11,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from mirage.cli.oldoptions import OutputCommand
-from mirage.cli.traceoptions import Cluster, Limit, NodeCounts, PartitionName, Schema, Trace, Workers
-from mirage.cli.usage import duration_of, limit_of, value_of
+from mirage.cli.arguments import duration_of, limit_of, value_of
+from mirage.cli.shared_options import (
+    Cluster,
+    Limit,
+    NodeCounts,
+    OutputCommand,
+    PartitionName,
+    Schema,
+    Trace,
+    Workers,
+)
 from mirage.domain.bounds import HIGHEST_COUNT, HIGHEST_FACTOR
 
 if TYPE_CHECKING:
     from mirage.domain.jobtable import JobTable
     from mirage.simulator.cluster import ClusterConfig
-    from mirage.training.evaluation.plan import EvaluationPlan, Setting
+    from mirage.training.evaluation.plan import EvaluationPlan, EvaluationSetting
     from mirage.training.evaluation.schedule import Found
 
 METHODS = "reactive,fixed:6h,average,quantile,slurm,random-forest,xgboost,dqn,policy-gradient,lookahead,oracle"
@@ -129,7 +137,7 @@ def evaluate_command(  # noqa: PLR0913 (one parameter for each option of the com
     methods, seeds or sizes add to them. It updates report.json and report.md there after each result.
     """
     from mirage.cli.arguments import load_cluster, load_trace, numbers, parse_instant, pieces
-    from mirage.cli.progress import sentences
+    from mirage.cli.run_output import sentences
     from mirage.training.evaluation.plan import EvaluationPlan, methods_of
     from mirage.training.evaluation.schedule import Evaluation
 
@@ -170,12 +178,12 @@ def _learned(names: tuple[str, ...], schema: str) -> frozenset[str]:
         return learned_names(names)
 
 
-def _settings(config: ClusterConfig, cluster_nodes: str, nodes: str) -> tuple[Setting, ...]:
+def _settings(config: ClusterConfig, cluster_nodes: str, nodes: str) -> tuple[EvaluationSetting, ...]:
     from mirage.cli.arguments import numbers
-    from mirage.training.evaluation.plan import Setting
+    from mirage.training.evaluation.plan import EvaluationSetting
 
     sizes = numbers("--cluster-nodes", cluster_nodes, least=1) or (config.node_count,)
-    return tuple(Setting(size, count) for size in sizes for count in numbers("--nodes", nodes, least=1))
+    return tuple(EvaluationSetting(size, count) for size in sizes for count in numbers("--nodes", nodes, least=1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,8 +215,7 @@ class _Reporter:
 
     def write(self, found: list[Found]) -> None:
         from mirage.training.evaluation.figures import figures_of
-        from mirage.training.evaluation.page import evaluation_page
-        from mirage.training.evaluation.report import markdown
+        from mirage.training.evaluation.report import evaluation_page, markdown
         from mirage.training.evaluation.results import write_result
 
         write_result(self.out / "report.json", self._document(found))
@@ -274,11 +281,17 @@ def waits_command(
     from rich.console import Console
 
     from mirage.cli.arguments import load_cluster, load_trace
-    from mirage.cli.progress import sentences
+    from mirage.cli.run_output import sentences
     from mirage.domain.errors import ConfigError
     from mirage.training.evaluation.results import write_result
-    from mirage.training.evaluation.waits.comparing import Choice, compare_waits
-    from mirage.training.evaluation.waits.report import MEANING, wait_tables, waits_document, waits_markdown
+    from mirage.training.evaluation.wait_comparison import (
+        MEANING,
+        Choice,
+        compare_waits,
+        wait_tables,
+        waits_document,
+        waits_markdown,
+    )
 
     if cluster and len(traces) > 1:
         raise ConfigError("--cluster", "only valid with a single trace")

@@ -11,7 +11,7 @@ import typer
 
 from mirage.backends.cli_actuator import CliActuator
 from mirage.client.client import chain_path
-from mirage.domain.chain import Chain, ChainId, DoneCondition, Handover, HandoverPolicy
+from mirage.domain.chain import Chain, ChainId, DoneCondition, HandoverPolicy, HandoverSettings
 from mirage.domain.errors import ClusterUnavailable, ConfigError, MirageError, UnknownJob
 from mirage.domain.job import JobChange, job_id_of
 from mirage.domain.link import NO_JOB
@@ -21,8 +21,8 @@ from mirage.provisioner.heldlinks import MOST_AWAITED, awaited
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from mirage.backends.execution import Commands
-    from mirage.cli.plan import Plan
+    from mirage.backends.execution import CommandRunner
+    from mirage.cli.chain_request import ChainRequest
     from mirage.client.client import Client
     from mirage.domain.job import Dependency, JobId
 
@@ -35,19 +35,19 @@ _DIGESTS = {
 
 
 @contextmanager
-def held_links(plan: Plan, commands: Commands) -> Iterator[list[JobId]]:
+def held_links(plan: ChainRequest, commands: CommandRunner) -> Iterator[list[JobId]]:
     """Submit the first links held and yield their job IDs.
 
     They must exist before the daemon knows the chain, or it would find none to release. If the chain or one of the
     links is rejected, the submitted links are cancelled.
     """
-    policy = plan.document.get("handover", {}).get("policy", Handover().policy)
+    policy = plan.document.get("handover", {}).get("policy", HandoverSettings().policy)
     chain = _chain(plan, plan.chain_id, policy)
     with _submitted(chain, range(1, plan.held_links + 1), {}, (), commands) as jobs:
         yield jobs
 
 
-def add_held_links(plan: Plan, daemon: Client, commands: Commands) -> tuple[str, list[JobId]]:
+def add_held_links(plan: ChainRequest, daemon: Client, commands: CommandRunner) -> tuple[str, list[JobId]]:
     """Submit further held links of a chain; return the chain's ID and their job IDs.
 
     Raises ``ConfigError`` if the chain needs none or was submitted with other options.
@@ -75,7 +75,7 @@ def _submitted(
     indices: Sequence[int],
     known: Mapping[int, JobId],
     over: Collection[JobId],
-    commands: Commands,
+    commands: CommandRunner,
 ) -> Iterator[list[JobId]]:
     """Submit held jobs for these links; ``known``: the jobs of other links, ``over``: ended jobs.
 
@@ -105,18 +105,18 @@ def _put_behind(job_id: JobId, awaited: tuple[Dependency, ...], actuator: CliAct
         actuator.update(job_id, owner, JobChange(dependencies=awaited))
 
 
-def _chain(plan: Plan, chain_id: str, policy: str) -> Chain:
+def _chain(plan: ChainRequest, chain_id: str, policy: str) -> Chain:
     """Return the chain of the plan's links."""
     request, done = plan.request, plan.document.get("done", {})
     exit_code = done.get("exit_code", None if done.get("file") else 0)
     return Chain(
         ChainId(chain_id), request.name, request.user, request,
-        done=DoneCondition(exit_code), handover=Handover(HandoverPolicy(policy)),
+        done=DoneCondition(exit_code), handover=HandoverSettings(HandoverPolicy(policy)),
         tasks_state=plan.document.get("tasks_state", ""),
     )  # fmt: skip
 
 
-def _check(chain: Mapping[str, Any], plan: Plan) -> None:
+def _check(chain: Mapping[str, Any], plan: ChainRequest) -> None:
     """Raise ``ConfigError`` if held links of this plan do not fit the chain."""
     where = f"--chain '{chain['id']}'"
     if chain["owner"] != plan.request.user:
@@ -139,7 +139,7 @@ def _differs(name: str, there: Any, asked: Mapping[str, Any]) -> bool:
     return bool(known and asked[name] != there)
 
 
-def _asked(plan: Plan) -> dict[str, Any]:
+def _asked(plan: ChainRequest) -> dict[str, Any]:
     """Return the request of each link as the daemon's document."""
     request = plan.request
     assert request.batch is not None
@@ -159,7 +159,7 @@ def _asked(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _queued(user: str, commands: Commands) -> dict[str, JobId]:
+def _queued(user: str, commands: CommandRunner) -> dict[str, JobId]:
     """The user's jobs in the queue, by comment. Raises ``ClusterUnavailable``."""
     answer = commands.run(["squeue", f"--user={user}", "--noheader", "--array", "--format=%A|%k"])
     if answer.status:

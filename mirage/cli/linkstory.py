@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mirage.cli.instants import between, clock, instant_of, words
+from mirage.cli.tables import between, clock, instant_of, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""The ``mirage`` command: one module a command; heavy layers are imported when a command runs."""
+"""The ``mirage`` command and its examples; heavy layers are imported when a command runs."""
 
 from __future__ import annotations
 
@@ -14,37 +14,77 @@ from mirage import __version__
 from mirage.cli.adopt import adopt_command
 from mirage.cli.agent import agent_command
 from mirage.cli.allocation import allocation_app
+from mirage.cli.arguments import exit_status
 from mirage.cli.bench import bench_command
-from mirage.cli.chains import chain_app, chains_command
-from mirage.cli.config import config_app
-from mirage.cli.daemon import daemon_command
+from mirage.cli.chains import chain_app, chains_command, explain_command
+from mirage.cli.daemon import config_app, daemon_command, doctor_command
 from mirage.cli.db import db_app
 from mirage.cli.demo import demo_command
-from mirage.cli.doctor import doctor_command
 from mirage.cli.evaluate import evaluate_app
-from mirage.cli.examples import epilog
-from mirage.cli.explain import explain_command
-from mirage.cli.models import models_app
-from mirage.cli.oldoptions import JsonFlagCommand, OutputCommand
-from mirage.cli.plugins import plugins_command
+from mirage.cli.models import models_app, plugins_command
 from mirage.cli.predict import predict_command
 from mirage.cli.printing import open_streams, show_error
-from mirage.cli.protected import protected_app
-from mirage.cli.queue import queue_command
-from mirage.cli.replay import replay_command
-from mirage.cli.simulate import simulate_command
-from mirage.cli.status import status_command
+from mirage.cli.replay import replay_command, simulate_command
+from mirage.cli.shared_options import JsonFlagCommand, OutputCommand
+from mirage.cli.status import queue_command, status_command, version_command
 from mirage.cli.submit import submit_command
-from mirage.cli.tokens import tokens_app, web_command
+from mirage.cli.tokens import protected_app, tokens_app, web_command
 from mirage.cli.trace import trace_app
 from mirage.cli.train import train_command
-from mirage.cli.usage import exit_status
-from mirage.cli.version import version_command
 from mirage.client.errors import ClientError
 from mirage.domain.errors import ConfigError, MirageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
+    "chains": (
+        ("mirage chains", "list your active chains"),
+        ("mirage chains -t all -S since", "list finished chains too, the newest last"),
+        ("mirage chains -h -o chain,state", "for scripts: two columns without a header"),
+        ("mirage chains -i 10", "repeat every 10 seconds"),
+    ),
+    "explain": (
+        ("mirage explain train-llm", "explain the chain's state and its handovers"),
+        ("mirage explain train-llm 3", "explain its third link"),
+    ),
+    "chain": (
+        ("mirage chain show train-llm", "show settings, links and jobs"),
+        ("mirage chain logs -f train-llm", "follow the output of its jobs, link after link"),
+        ("mirage chain update train-llm --links 20", "extend the chain to 20 links"),
+        ("mirage chain cancel train-llm", "cancel the chain and its running link"),
+    ),
+    "agent": (
+        ("nohup mirage agent >agent.log 2>&1 &", "submit your links in your name, also after you log out"),
+        ("mirage agent --once", "process waiting requests, then exit"),
+    ),
+    "demo": (
+        ("mirage demo", "run a daemon, a simulated cluster, six chains and the web UI"),
+        ("mirage demo --rate 60 --port 8000", "one simulated hour per minute, on port 8000"),
+        ("mirage demo --report", "replay ten days and write a report to demo-out"),
+    ),
+    "models": (
+        ("mirage models list", "list the models of the daemon and their roles"),
+        ("mirage models promote xgboost-0", "use a model of mirage train after the next start of the daemon"),
+        ("mirage models promote xgboost:0123456789ab", "use a registered version from the next cycle on"),
+        ("mirage models list --config mirage.toml", "list the models of a daemon that is not running"),
+    ),
+    "doctor": (
+        ("mirage doctor", "check this machine, Slurm and the configuration"),
+        ("mirage doctor --config mirage.toml --json", "check another configuration file, for programs"),
+    ),
+}
+"""By command: command lines and what they do."""
+
+
+def epilog(name: str) -> str | None:
+    """Return the examples below the help of a command, one per line."""
+    if name not in EXAMPLES:
+        return None
+    width = max(len(typed) for typed, _ in EXAMPLES[name])
+    lines = [f"{typed:<{width}}   {about}".replace("[", r"\[") for typed, about in EXAMPLES[name]]
+    return "\n\n".join(["Examples:", *lines])
+
 
 _OF_SBATCH: dict[str, Any] = {
     "add_help_option": False,

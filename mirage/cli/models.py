@@ -1,31 +1,128 @@
-"""``mirage models``: the model registry: list, compare, promote and roll back trained models."""
+"""``mirage models``: list, compare, promote and roll back trained models; ``mirage plugins``.
+
+Without a daemon the model registry's files are read into documents of the REST API.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mirage.cli.asking import AsJson, Socket
+from mirage.cli.arguments import UsageError
 from mirage.cli.connection import connect, exit_codes
-from mirage.cli.modelfiles import kept_version, list_files, models_folder, promote_files, rollback_files
+from mirage.cli.daemon import become_owner, become_owner_of_files, load
 from mirage.cli.printing import show, show_error, show_table
 from mirage.cli.shadows import FilesOf, objection, shadow_command
-from mirage.cli.usage import UsageError
+from mirage.cli.shared_options import AsJson, Socket
 from mirage.client.client import predictor_path
 from mirage.client.predictors import ModelAnswer, ModelVersion, Predictors
-from mirage.client.reading import read, read_all
+from mirage.client.records import read, read_all
 from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Sequence
 
     from rich.table import Table
 
     from mirage.config.loading import Loaded
-    from mirage.predictors.artifacts.manifest import Manifest
+    from mirage.predictors.model_manifest import ModelManifest
+    from mirage.predictors.model_registry import ModelRegistry, Version
+
+_KEPT = re.compile(r"([a-z0-9_-]{1,40}):([^/]+)")
+
+
+def kept_version(text: str) -> tuple[str, str]:
+    """Split ``NAME:VERSION``; both are empty if ``text`` names a directory."""
+    found = _KEPT.fullmatch(text)
+    return (found[1], found[2]) if found else ("", "")
+
+
+def list_files(models: str, config: str) -> list[dict[str, Any]]:
+    """List every registered version. Raises ``ArtifactMismatch`` and ``ConfigError``."""
+    from mirage.predictors.model_registry import ModelRegistry
+
+    shelf = ModelRegistry(models_folder(models, load(config) if config else None))
+    return [_document(shelf, version) for version in shelf.versions()]
+
+
+def promote_files(
+    artifact: str, models: str, config: str, objection: Callable[[ModelManifest, Loaded], None] | None
+) -> tuple[dict[str, Any], Path]:
+    """Register and promote a directory or a registered version; return it with its registry.
+
+    ``objection`` raises if the model should not be promoted. Without it, but with ``models``, the configuration is
+    read only if named. Raises ``ArtifactMismatch``, also for a model of another cluster, and ``ConfigError``.
+    """
+    from mirage.predictors.model_manifest import check_cluster
+    from mirage.predictors.model_registry import ModelRegistry, read_package
+    from mirage.predictors.model_trial import try_files
+    from mirage.store.about import read_cluster_name
+
+    # Only root may be able to read the artifact and the configuration.
+    loaded = load(config) if config or objection or not models else None
+    folder = models_folder(models, loaded if config else None)
+    name, version = kept_version(artifact)
+    source = folder / name / version if name else Path(artifact)
+    package = read_package(source)
+    _become_owner(folder, loaded)
+    if loaded:
+        check_cluster(package.manifest.cluster, read_cluster_name(loaded.config.store.url))
+    if objection and loaded:
+        objection(package.manifest, loaded)
+    try_files(package.files, package.manifest, source)
+    shelf = ModelRegistry(folder)
+    return _document(shelf, shelf.put_in_use(package)), folder
+
+
+def rollback_files(name: str, models: str, config: str) -> tuple[dict[str, Any], Path]:
+    """Roll back to the version before; return it with its registry. Raises ``ConfigError``."""
+    from mirage.predictors.model_registry import ModelRegistry
+
+    loaded = load(config) if config else None
+    folder = models_folder(models, loaded)
+    _become_owner(folder, loaded)
+    shelf = ModelRegistry(folder)
+    return _document(shelf, shelf.rollback(name)), folder
+
+
+def models_folder(models: str, loaded: Loaded | None = None) -> Path:
+    """Return the directory of the registry, by default within the daemon's state directory."""
+    from mirage.bootstrap.predictors import MODELS
+    from mirage.config.places import default_places
+
+    if models:
+        return Path(models)
+    if loaded is not None:
+        return Path(loaded.config.service.state) / MODELS
+    return default_places(os.environ, os.getuid()).state / MODELS
+
+
+def _become_owner(folder: Path, loaded: Loaded | None) -> None:
+    if loaded is not None:
+        become_owner_of_files(loaded)
+    become_owner(folder)
+
+
+def _document(shelf: ModelRegistry, version: Version) -> dict[str, Any]:
+    from mirage.api.routes.predictors import model_version
+
+    in_shadow = {f"{name}:{directory.name}" for name, directory in shelf.watched().items()}
+    return model_version(version, in_shadow, shelf.damage(version)).model_dump(mode="json")
+
+
+def plugins_command(as_json: AsJson = False) -> None:
+    """List the installed predictors, as --predictor takes them."""
+    from mirage.predictors.members import LOOKAHEAD
+    from mirage.predictors.registry import predictor_names
+
+    names = (*predictor_names(), LOOKAHEAD)
+    typer.echo(json.dumps({"predictors": list(names)}) if as_json else "\n".join(names))
+
 
 models_app = typer.Typer(help="List, compare, promote and roll back trained models.")
 
@@ -98,7 +195,7 @@ def promote_command(
         problem = "not valid with a directory; give --config FILE, or promote a registered version"
         raise UsageError("--socket", problem)
 
-    def refuse(manifest: Manifest, loaded: Loaded) -> None:
+    def refuse(manifest: ModelManifest, loaded: Loaded) -> None:
         if problem := objection(manifest, loaded.config):
             show_error(ConfigError(artifact, f"{problem}; to promote it anyway, give --force"))
             raise typer.Exit(4)

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from mirage.cli.arguments import EXIT_USAGE as WRONG
 from mirage.cli.connection import connect, exit_codes
 from mirage.cli.printing import show
-from mirage.cli.usage import USAGE as WRONG
 from mirage.domain.bounds import REQUEST
 from mirage.domain.errors import BadSpelling, ClusterUnavailable, ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mirage.cli.columns import Row
-    from mirage.cli.plan import CommandLine
+    from mirage.cli.chain_request import CommandLine
+    from mirage.cli.tables import Row
     from mirage.client.client import Client
     from mirage.client.documents import Forecast, PastError, Predictions
     from mirage.domain.job import JobRequest, Seconds
@@ -98,7 +98,7 @@ def predict_command(context: typer.Context) -> None:
     for remark in remarks:
         show(f"mirage: {remark}", err=True)
     from mirage.client.documents import Predictions
-    from mirage.client.reading import read
+    from mirage.client.records import read
 
     with exit_codes():
         found = read(Predictions, document)
@@ -115,7 +115,7 @@ def predict_command(context: typer.Context) -> None:
 def _rejected(request: JobRequest, daemon: Client) -> str:
     """Return why Slurm would never start such a job; empty: it would, or that is unknown."""
     from mirage.cli.sending import slurm_commands
-    from mirage.cli.slurmcheck import why_rejected
+    from mirage.cli.slurm_checks import why_rejected
 
     simulated = daemon.get("/cluster")["backend"] == "simulated"
     return "" if simulated else why_rejected(request, slurm_commands())
@@ -128,7 +128,7 @@ def _is_empty(found: Predictions) -> bool:
 
 def _command_line(argv: Sequence[str]) -> CommandLine:
     """Raises ``BadSpelling``."""
-    from mirage.cli.plan import read_command_line
+    from mirage.cli.chain_request import read_command_line
     from mirage.slurm.sbatchoptions import SBATCH, Options, Takes, option_table
 
     own = Options((*option_table(Takes.NOTHING, "json"), *option_table(Takes.VALUE, "socket predictor")))
@@ -150,7 +150,7 @@ def _in_slurms_words(given: Given) -> Given:
 
 def _request(line: CommandLine) -> tuple[JobRequest, list[str]]:
     """Return the job and remarks. Raises ``BadSpelling`` and ``ConfigError``."""
-    from mirage.cli.plan import BadRequest, read_job
+    from mirage.cli.chain_request import BadRequest, read_job
     from mirage.cli.submit import default_limit, outside
 
     remarks: list[str] = []
@@ -188,8 +188,7 @@ def _shape(request: JobRequest) -> dict[str, Any]:
 
 
 def _show(found: Predictions) -> None:
-    from mirage.cli.columns import print_table
-    from mirage.cli.instants import clock, words
+    from mirage.cli.tables import clock, print_table, words
 
     heading: Row = ("PREDICTOR", "ROLE", "EARLIEST", "MEDIAN", "LATEST", "WAIT", "ERROR", "WITHIN", "OF")
     foreseen = [each for each in found.predictions if not each.trouble]
@@ -211,7 +210,7 @@ def _show(found: Predictions) -> None:
 
 
 def _row(forecast: Forecast) -> Row:
-    from mirage.cli.instants import NOTHING, clock, span, words
+    from mirage.cli.tables import NOTHING, clock, span, words
 
     past = forecast.past_alike or forecast.past
     return (
@@ -228,6 +227,6 @@ def _row(forecast: Forecast) -> Row:
 
 
 def _share(past: PastError | None) -> str:
-    from mirage.cli.instants import NOTHING
+    from mirage.cli.tables import NOTHING
 
     return NOTHING if past is None or past.coverage is None else f"{past.coverage:.0%}"

@@ -1,19 +1,18 @@
-"""``mirage replay``: compare submission policies on a trace."""
+"""``mirage replay``: compare submission policies on a trace; ``mirage simulate``: run a trace."""
 
 from __future__ import annotations
 
 import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mirage.cli.arguments import finite
-from mirage.cli.asking import AsJson
-from mirage.cli.outputs import DocumentOut, Report, check_writable
-from mirage.cli.traceoptions import Cluster, Limit, PartitionName, Strict, Trace, Workers
-from mirage.cli.usage import UsageError, duration_of, limit_of, value_of
+from mirage.cli.arguments import UsageError, duration_of, finite, limit_of, value_of
+from mirage.cli.run_output import DocumentOut, OutputReport, check_writable
+from mirage.cli.shared_options import AsJson, Cluster, Limit, PartitionName, Strict, Trace, Workers
 from mirage.domain.bounds import HIGHEST_COUNT, HIGHEST_SEED, MOST_LINKS, MOST_NODES
 from mirage.domain.texts import printable
 
@@ -24,8 +23,106 @@ if TYPE_CHECKING:
 
     from mirage.domain.jobtable import JobTable
     from mirage.replay.metrics import ReplayMetrics
-    from mirage.replay.outcome import ReplayResult
     from mirage.replay.plan import ReplayPlan
+    from mirage.replay.results import ReplayResult
+    from mirage.simulator.cluster import ClusterConfig, Scheduling
+    from mirage.simulator.run import Schedule
+
+Mode = Annotated[
+    str,
+    typer.Option(
+        "--scheduling",
+        metavar="NAME",
+        help="Scheduler: slurm, or easy or fifo on one pool (default: cluster file).",
+    ),
+]
+Processors = Annotated[
+    int,
+    typer.Option(min=0, max=HIGHEST_COUNT, help="CPUs of the pool for easy and fifo; 0: the cluster's CPUs."),
+]
+ScheduleOut = Annotated[
+    str,
+    typer.Option("--schedule", metavar="OUT.parquet", help="Write all jobs with simulated start and end."),
+]
+
+
+def simulate_command(  # noqa: PLR0913 (one parameter for each option of the command line)
+    trace: Trace,
+    *,
+    cluster: Cluster = "",
+    mode: Mode = "",
+    processors: Processors = 0,
+    as_json: AsJson = False,
+    output: DocumentOut = "",
+    schedule_out: ScheduleOut = "",
+    strict: Strict = False,
+) -> None:
+    """Simulate the scheduling of all jobs of a trace and print statistics of their waits."""
+    from mirage.cli.arguments import load_sized_trace
+    from mirage.simulator.run import simulate
+
+    report = OutputReport(as_json, output)
+    report.check()
+    check_writable("--schedule", schedule_out)
+    table, machine = load_sized_trace(trace, strict=strict)
+    config, scheduling = _cluster(cluster, mode, processors or (machine if not cluster else 0))
+    schedule = simulate(table, config, scheduling)
+    if schedule_out:
+        from mirage.trace.parquet import write_table
+
+        write_table(schedule.table, Path(schedule_out))
+    document = _document(schedule, config, scheduling)
+    report.write(lambda: document)
+    if not report.takes_stdout:
+        _show_simulation(document)
+
+
+def _cluster(name: str, mode: str, processors: int) -> tuple[ClusterConfig, Scheduling]:
+    """Return the named cluster, or one pool of ``processors``, and its scheduler."""
+    from mirage.cli.arguments import load_cluster, parse_choice
+    from mirage.domain.errors import ConfigError
+    from mirage.simulator.cluster import ClusterConfig, NodeGroup, Scheduling
+
+    if processors > 0:
+        pool = (NodeGroup(("pool",), cpus=processors),)
+        config = ClusterConfig(f"{processors} CPUs", pool, (), scheduling=Scheduling.EASY)
+    elif name:
+        config = load_cluster(name)
+    else:
+        raise ConfigError("--cluster", "missing; name a cluster file or preset, or give --processors for one pool")
+    scheduling = parse_choice(Scheduling, mode, "--scheduling") if mode else config.scheduling
+    if scheduling == Scheduling.SLURM and not config.partitions:
+        raise ConfigError("--scheduling", "slurm requires a --cluster with partitions, not a pool of CPUs")
+    return config, scheduling
+
+
+def _document(schedule: Schedule, config: ClusterConfig, scheduling: Scheduling) -> dict[str, object]:
+    return {
+        "trace": schedule.table.source,
+        "cluster": config.name,
+        "scheduling": str(scheduling),
+        **asdict(schedule.figures),
+        "rejected_by_reason": schedule.rejected,
+        "notes": list(schedule.notes),
+    }
+
+
+def _show_simulation(document: dict[str, object]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(show_header=False, box=None, pad_edge=False)
+    for key, value in document.items():
+        if key != "notes":
+            text = f"{value:,.4f}" if isinstance(value, float) else printable(str(value))
+            table.add_row(key.replace("_", " "), Text(text))
+    console = Console()
+    console.print(table)
+    notes = document["notes"]
+    for note in notes if isinstance(notes, list) else ():
+        console.print(printable(f"note: {note}"), markup=False, highlight=False)
+
 
 POLICIES = "reactive,fixed:6h,average,quantile,slurm,oracle"
 
@@ -134,7 +231,7 @@ def replay_command(  # noqa: PLR0913 (one parameter for each option of the comma
         weights=Weights(overlap=overlap_price),
         seed=seed,
     )
-    report = Report(as_json, output, html=html_out)
+    report = OutputReport(as_json, output, html=html_out)
     report.check()
     check_writable("--progress", progress)
     told = _kept_in(progress) if progress else lambda done, total: None
@@ -155,7 +252,7 @@ def _replay(
     table: JobTable, cluster: str, plan: ReplayPlan, workers: int, told: Callable[[int, int], None]
 ) -> ReplayResult:
     from mirage.cli.arguments import load_cluster
-    from mirage.cli.progress import steps
+    from mirage.cli.run_output import steps
     from mirage.domain.errors import SubmissionRejected
     from mirage.replay.closedloop import replay
 
@@ -176,12 +273,12 @@ def _replay(
 
 def _kept_in(name: str) -> Callable[[int, int], None]:
     """Return a function that replaces the file after each episode, atomically for its readers."""
-    from mirage.wholefile import write_anew
+    from mirage.atomic_file import write_atomically
 
-    return lambda done, total: write_anew(Path(name), json.dumps({"done": done, "total": total}).encode())
+    return lambda done, total: write_atomically(Path(name), json.dumps({"done": done, "total": total}).encode())
 
 
-def _tell(result: ReplayResult, report: Report) -> None:
+def _tell(result: ReplayResult, report: OutputReport) -> None:
     from rich.console import Console
 
     from mirage.replay.metrics import measure
@@ -192,7 +289,7 @@ def _tell(result: ReplayResult, report: Report) -> None:
         _show(Console(), result, metrics)
 
 
-def _write(report: Report, result: ReplayResult, metrics: ReplayMetrics) -> None:
+def _write(report: OutputReport, result: ReplayResult, metrics: ReplayMetrics) -> None:
     from mirage.replay.metrics import replay_document
 
     def page(path: Path) -> None:
@@ -204,7 +301,7 @@ def _write(report: Report, result: ReplayResult, metrics: ReplayMetrics) -> None
 
 
 def _show(console: Console, result: ReplayResult, metrics: ReplayMetrics) -> None:
-    from mirage.replay.table import replay_table
+    from mirage.replay.wording import replay_table
 
     console.print(replay_table(metrics, console.width))
     for note in result.notes:

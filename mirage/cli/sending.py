@@ -18,19 +18,19 @@ from mirage.ownplaces import make_own_directory
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mirage.backends.execution import Commands
-    from mirage.cli.plan import Plan
+    from mirage.backends.execution import CommandRunner
+    from mirage.cli.chain_request import ChainRequest
     from mirage.client.client import Client
 
 
-def slurm_commands() -> Commands:
+def slurm_commands() -> CommandRunner:
     """Return the runner of Slurm's commands for the calling user."""
-    from mirage.backends.execution import Commands
+    from mirage.backends.execution import CommandRunner
 
-    return Commands(os.environ)
+    return CommandRunner(os.environ)
 
 
-def post_chain(daemon: Client, target: str, plan: Plan) -> Any:
+def post_chain(daemon: Client, target: str, plan: ChainRequest) -> Any:
     """Send the chain and return the reply. Raises ``Unanswered`` with the ID of the chain that may exist."""
     from mirage.client.errors import Unanswered
 
@@ -49,9 +49,9 @@ def tell_warnings(answer: Any) -> None:
         show(f"mirage: warning: {warning}", err=True)
 
 
-def check_plan(plan: Plan, daemon: Client) -> None:
+def check_plan(plan: ChainRequest, daemon: Client) -> None:
     """Raises ``ConfigError`` for a chain whose links could not run. Submitting held links is itself the check."""
-    from mirage.cli.slurmcheck import check_directory, check_done_file, check_request
+    from mirage.cli.slurm_checks import check_directory, check_done_file, check_request
 
     check_directory(plan.request)
     check_done_file(plan.document.get("done", {}).get("file") or "")
@@ -61,7 +61,7 @@ def check_plan(plan: Plan, daemon: Client) -> None:
         show(f"mirage: {remark}", err=True)
 
 
-def warn_of_parts(plan: Plan) -> None:
+def warn_of_parts(plan: ChainRequest) -> None:
     """Warn that pinned links may start too early; whether they do shows only when the first one runs."""
     if plan.document.get("steering") == Steering.PIN and not plan.request.exclusive:
         show(
@@ -71,7 +71,7 @@ def warn_of_parts(plan: Plan) -> None:
         )
 
 
-def make_room(plan: Plan) -> None:
+def make_room(plan: ChainRequest) -> None:
     """Create the directory of the handover files, so that a script can ``touch "$MIRAGE_HANDOVER_FILE"``."""
     if plan.document.get("handover", {}).get("policy") != HandoverPolicy.WHEN_READY:
         return
@@ -83,7 +83,7 @@ def make_room(plan: Plan) -> None:
         raise ConfigError(str(file.parent), problem) from error
 
 
-def show_plan(plan: Plan, link: int, *, as_json: bool) -> None:
+def show_plan(plan: ChainRequest, link: int, *, as_json: bool) -> None:
     """Print the chain and the sbatch line of ``link``, the first one that Mirage submits."""
     from mirage.slurm.sbatch import sbatch_arguments
 

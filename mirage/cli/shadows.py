@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mirage.cli.asking import AsJson, Socket
+from mirage.cli.arguments import UsageError, duration_of
 from mirage.cli.connection import connect, exit_codes
-from mirage.cli.daemonaccount import configured
+from mirage.cli.daemon import configured
 from mirage.cli.printing import show, show_table
-from mirage.cli.usage import UsageError, duration_of
+from mirage.cli.shared_options import AsJson, Socket
 from mirage.client.predictors import ShadowResult, ShadowResults
-from mirage.client.reading import read, read_all
+from mirage.client.records import read, read_all
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from mirage.config.model import Config
-    from mirage.predictors.artifacts.manifest import Manifest
-    from mirage.replay.shadows import Measured
+    from mirage.predictors.model_manifest import ModelManifest
+    from mirage.replay.shadows import ShadowScore
 
 FilesOf = Annotated[
     str,
@@ -62,7 +62,7 @@ def shadow_command(
 
 def _asked(socket: str, since: str) -> list[dict[str, Any]]:
     """Ask the daemon. Raises ``UsageError`` for a longer period than it offers."""
-    from mirage.replay.watched import SPAN
+    from mirage.replay.shadows import SPAN
 
     span = duration_of("--since", since)
     if span > SPAN:
@@ -77,24 +77,24 @@ def _asked(socket: str, since: str) -> list[dict[str, Any]]:
 
 def _measured(config: str, since: str) -> list[dict[str, Any]]:
     """Compute the results from the daemon's database."""
-    from mirage.api.documents.predictors import shadow_result
+    from mirage.api.routes.predictors import shadow_result
 
     found = measurements(configured(config), since)
     return [shadow_result(each).model_dump(mode="json") for each in found]
 
 
-def objection(manifest: Manifest, config: Config) -> str:
+def objection(manifest: ModelManifest, config: Config) -> str:
     """Return why its shadow results speak against promoting this model; else an empty text."""
-    from mirage.replay.promotion import objection_to
+    from mirage.replay.shadows import objection_to
 
     return objection_to(manifest, measurements(config, _SPAN))
 
 
-def measurements(config: Config, since: str) -> tuple[Measured, ...]:
+def measurements(config: Config, since: str) -> tuple[ShadowScore, ...]:
     """Measure every predictor on the handovers of a daemon; nothing if it has no database yet."""
-    from mirage.control.wallclock import WallClock, read_clock
+    from mirage.control.clocks import WallClock, read_clock
     from mirage.domain.objective import Weights
-    from mirage.replay.watched import shadow_results
+    from mirage.replay.shadows import shadow_results
     from mirage.store.opening import open_store
 
     url, span = config.store.url, duration_of("--since", since)

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mirage.cli.instants import between, instant_of, words
 from mirage.cli.linkstory import at, forecast_of, start_range, why_ended
-from mirage.cli.silence import STANDS_BY
-from mirage.domain.outcome import ZERO_WITHIN
+from mirage.cli.tables import STANDS_BY, between, instant_of, words
+from mirage.domain.objective import ZERO_WITHIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""``mirage submit`` and ``mbatch``: a batch script becomes a chain."""
+"""``mirage submit`` and ``mbatch``: a batch script becomes a chain; Slurm accepts its first link."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import os
 import pwd
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
+from mirage.cli.arguments import exit_status
 from mirage.cli.printing import open_streams
 from mirage.cli.sending import (
     check_plan,
@@ -23,16 +25,71 @@ from mirage.cli.sending import (
     tell_warnings,
     warn_of_parts,
 )
-from mirage.cli.usage import exit_status
+from mirage.client.errors import ClientError, Refusal
 from mirage.domain.bounds import LARGEST_SCRIPT
 from mirage.domain.errors import BadSpelling, ClusterUnavailable, ConfigError, MirageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from mirage.cli.plan import CommandLine, Outside, Plan
+    from mirage.cli.chain_request import ChainRequest, CommandLine, SubmissionContext
     from mirage.client.client import Client
+    from mirage.client.documents import Chain
     from mirage.domain.job import JobId, Seconds
+
+LINK_TIMEOUT_S = 30.0
+"""Real seconds. A command starts a cycle, which takes a few seconds."""
+_EVERY = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class FirstLink:
+    """The state of the first link as the daemon last reported it."""
+
+    job_id: int | None = None
+    why_not: str = ""
+    """The daemon's reason why there is no job yet; empty if there is one."""
+    rejected: bool = False
+    """Slurm will never accept it."""
+
+
+def await_first_link(
+    daemon: Client,
+    chain: str,
+    now: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> FirstLink:
+    """Wait at most ``LINK_TIMEOUT_S`` until Slurm accepts or rejects the link; cancel a chain that it rejects."""
+    deadline = now() + LINK_TIMEOUT_S
+    while True:
+        try:
+            found = _seen(daemon.chain(chain), last=now() >= deadline)
+            if found is not None and found.rejected:
+                daemon.cancel(chain)
+        except ClientError as error:
+            gone = isinstance(error, Refusal) and error.status == 404
+            if gone or now() >= deadline:
+                return FirstLink(why_not=str(error))
+            found = None
+        if found is not None:
+            return found
+        sleep(_EVERY)
+
+
+def _seen(chain: Chain, *, last: bool) -> FirstLink | None:
+    """``None``: not decided yet."""
+    for link in chain.links:
+        if link.job_id is not None:
+            return FirstLink(link.job_id)
+    paused = chain.status == "paused"
+    if chain.rejection:
+        return FirstLink(why_not=f"Slurm rejects it: {chain.rejection}", rejected=paused)
+    if paused or chain.over:
+        return FirstLink(why_not=chain.reason)
+    if last:
+        return FirstLink(why_not=chain.sentence or "the daemon has not processed the chain yet")
+    return None
+
 
 _REFUSED = 4
 USAGE = """\
@@ -113,8 +170,8 @@ def main() -> None:
 
 def submit(argv: Sequence[str]) -> None:
     """Run ``mirage submit`` with these arguments."""
+    from mirage.cli.chain_request import make_plan
     from mirage.cli.connection import exit_codes
-    from mirage.cli.plan import make_plan
 
     line = _command_line([text_of(os.fsencode(word)) for word in argv])
     if line.has("help", "usage"):
@@ -139,7 +196,7 @@ def submit(argv: Sequence[str]) -> None:
 
 
 def _command_line(argv: Sequence[str]) -> CommandLine:
-    from mirage.cli.plan import read_command_line
+    from mirage.cli.chain_request import read_command_line
 
     try:
         return read_command_line(argv)
@@ -152,12 +209,12 @@ def _usage_error(error: BadSpelling) -> SystemExit:
     return SystemExit(2)
 
 
-def outside() -> Outside:
+def outside() -> SubmissionContext:
     """Return what a plan reads from this process and this machine."""
-    from mirage.cli.plan import Outside, Shell
-    from mirage.slurm.submitshell import read_resource_limits, read_umask
+    from mirage.cli.chain_request import Shell, SubmissionContext
+    from mirage.slurm.sbatch import read_resource_limits, read_umask
 
-    return Outside(
+    return SubmissionContext(
         user=pwd.getpwuid(os.getuid()).pw_name,
         environment={text_of(name): text_of(value) for name, value in os.environb.items()},
         directory=_directory(),
@@ -197,7 +254,7 @@ def _slurm_time() -> Seconds:
     clock = os.environ.get("MIRAGE_CLUSTER__CLOCK")
     if not clock:
         return int(time.time())
-    from mirage.control.wallclock import read_clock
+    from mirage.control.clocks import read_clock
 
     return read_clock(Path(clock)).now()
 
@@ -207,7 +264,7 @@ def default_limit(partition: str) -> Seconds:
 
     Raises ``ClusterUnavailable``, and ``ConfigError`` for an unknown partition.
     """
-    from mirage.slurm.defaultlimit import read_default_limit
+    from mirage.slurm.shares_and_partitions import read_default_limit
 
     try:
         answer = slurm_commands().run(["scontrol", "--oneliner", "show", "partition"])
@@ -224,7 +281,7 @@ def default_limit(partition: str) -> Seconds:
         raise ConfigError("--partition", f"{partition!r}: {error.problem}") from None
 
 
-def _send(plan: Plan, line: CommandLine) -> None:
+def _send(plan: ChainRequest, line: CommandLine) -> None:
     from mirage.cli.connection import connect
     from mirage.cli.heldlinks import add_held_links, held_links
 
@@ -252,9 +309,8 @@ def _send(plan: Plan, line: CommandLine) -> None:
         _tell_first_link(daemon, plan, line)
 
 
-def _tell_first_link(daemon: Client, plan: Plan, line: CommandLine) -> None:
+def _tell_first_link(daemon: Client, plan: ChainRequest, line: CommandLine) -> None:
     """Raises ``SystemExit`` where Slurm will never accept the first link."""
-    from mirage.cli.firstlink import await_first_link
 
     found = await_first_link(daemon, plan.chain_id)
     if found.rejected:

@@ -1,4 +1,4 @@
-"""``mirage tokens``: tokens of programs and browsers for the REST API and the web UI."""
+"""``mirage tokens`` and ``web``: access to the REST API and the web UI; ``mirage protected``."""
 
 from __future__ import annotations
 
@@ -11,9 +11,37 @@ from urllib.parse import quote
 import typer
 
 from mirage.cli.arguments import parse_choice
-from mirage.cli.asking import AsJson, Socket
 from mirage.cli.connection import connect, exit_codes
 from mirage.cli.printing import show
+from mirage.cli.shared_options import AsJson, Socket
+
+protected_app = typer.Typer(
+    help="Show or end protected mode, in which the daemon holds all submissions because Slurm rejects too many."
+)
+
+
+@protected_app.callback(invoke_without_command=True)
+def show_command(context: typer.Context, as_json: AsJson = False, socket: Socket = "") -> None:
+    """Show whether protected mode is on, why, and when the daemon tries the next submission."""
+    if context.invoked_subcommand is not None:
+        return
+    with exit_codes():
+        document = connect(socket).get("/protected-mode")
+    if as_json:
+        typer.echo(json.dumps(document))
+    elif document["on"]:
+        show(f"on since {document['since']}: {document['reason']}; next try at {document['next_try']}")
+    else:
+        show("off")
+
+
+@protected_app.command("off")
+def off_command(as_json: AsJson = False, socket: Socket = "") -> None:
+    """End protected mode: all chains submit again immediately. Only for administrators."""
+    with exit_codes():
+        answer = connect(socket).post("/protected-mode", {"on": False})
+    show(json.dumps(answer) if as_json else answer["sentence"])
+
 
 tokens_app = typer.Typer(
     help="Create, list and revoke tokens for programs and browsers on the network.", no_args_is_help=True
@@ -45,7 +73,7 @@ def create_command(
     socket: Socket = "",
 ) -> None:
     """Create a token and print it. It is not shown again."""
-    from mirage.api.access.scope import Scope
+    from mirage.api.access.caller import Scope
 
     parse_choice(Scope, scope, "--scope")
     wish = {"label": label, "scope": scope, "lifetime": _seconds(expires), "owner": user}
@@ -68,7 +96,7 @@ def list_command(every: Every = False, as_json: AsJson = False, socket: Socket =
     if as_json:
         typer.echo(json.dumps(document))
         return
-    from mirage.cli.columns import print_table
+    from mirage.cli.tables import print_table
 
     head = ("ID", "OWNER", "SCOPE", "EXPIRES", "USED", "LABEL")
     rows = [

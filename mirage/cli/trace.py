@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mirage.cli.arguments import finite
-from mirage.cli.asking import AsJson
-from mirage.cli.usage import UsageError, value_unless_file
+from mirage.cli.arguments import UsageError, finite, value_unless_file
+from mirage.cli.shared_options import AsJson
 from mirage.domain.bounds import HIGHEST_COUNT, HIGHEST_FACTOR, HIGHEST_SEED
 from mirage.domain.texts import printable
 
@@ -85,11 +84,11 @@ def import_command(
 ) -> None:
     """Convert a trace to Mirage's parquet format and report every rejected row."""
     from mirage.cli.arguments import parse_choice
-    from mirage.cli.outputs import check_writable
+    from mirage.cli.run_output import check_writable
     from mirage.domain.errors import ConfigError, TraceError
-    from mirage.trace.faults import Strictness
     from mirage.trace.parquet import write_table
     from mirage.trace.readers import TraceFormat, read_trace
+    from mirage.trace.result import Strictness
 
     check_writable("--output", str(output))
     if output.exists() and src.exists() and output.samefile(src):
@@ -138,8 +137,8 @@ def _say_import(result: ImportResult, output: Path) -> None:
 @trace_app.command("stats")
 def stats_command(file: File, *, as_json: AsJson = False, capacity: Capacity = 0, tz: Zone = "") -> None:
     """Print statistics of a trace: jobs, users, load, waits by class, sizes, time limits, manual chains."""
-    from mirage.trace.faults import Strictness
     from mirage.trace.readers import read_trace
+    from mirage.trace.result import Strictness
     from mirage.trace.stats import trace_stats
 
     result = read_trace(file, None, Strictness.LENIENT, _zone(tz))
@@ -169,7 +168,7 @@ def generate_command(
     as_json: AsJson = False,
 ) -> None:
     """Generate a trace from a workload model that was fitted to a real trace."""
-    from mirage.cli.outputs import check_writable
+    from mirage.cli.run_output import check_writable
     from mirage.trace.generator import generate
     from mirage.trace.parquet import write_table
 

@@ -12,7 +12,7 @@ from mirage.domain.texts import printable
 from mirage.trace.stats import limit_label, size_label
 
 if TYPE_CHECKING:
-    from mirage.trace.chains import HandChains
+    from mirage.trace.generator.sessions import HandChainStats
     from mirage.trace.stats import Share, TraceStats, Waits
 
 NOTHING = "\N{EN DASH}"
@@ -84,7 +84,7 @@ def _wait_cells(waits: Waits) -> list[str]:
     return [f"{waits.jobs:,}", *hours, *shares]
 
 
-def _chains(chains: HandChains) -> Table:
+def _chains(chains: HandChainStats) -> Table:
     table = _titled(Text("Manual chains of jobs with time limits of 12 h or more"), ("", ""))
     for name, value in (
         ("pairs (same user, name and nodes)", f"{chains.pairs:,}"),

@@ -11,19 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from mirage.cli.traceoptions import Cluster, Limit, NodeCounts, PartitionName, Schema
-from mirage.cli.usage import duration_of, limit_of, value_of
+from mirage.cli.arguments import duration_of, limit_of, value_of
+from mirage.cli.shared_options import Cluster, Limit, NodeCounts, PartitionName, Schema
 from mirage.domain.bounds import MOST_WORKERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from mirage.domain.jobtable import JobTable
-    from mirage.features.layout import FeatureSchema
+    from mirage.features.table import FeatureSchema
     from mirage.simulator.cluster import ClusterConfig
+    from mirage.training.dataset_split import DatasetSplit, TrainingRun
     from mirage.training.launch import SlurmJobs
-    from mirage.training.learning import Training
-    from mirage.training.lessons import Lessons
     from mirage.training.tables import TablePlan
 
 JOBS, CPUS = 8, 8
@@ -116,8 +115,8 @@ def train_command(  # noqa: PLR0913 (one parameter for each option of the comman
     """
     from mirage.artifact import refuse_existing
     from mirage.cli.arguments import load_cluster, load_trace, numbers
-    from mirage.simulator.configuration.resize import with_nodes
-    from mirage.training.learning import Training
+    from mirage.simulator.cluster import with_nodes
+    from mirage.training.dataset_split import TrainingRun
     from mirage.training.tables import TablePlan
 
     features = _checked(predictor, schema)
@@ -134,7 +133,7 @@ def train_command(  # noqa: PLR0913 (one parameter for each option of the comman
         duration_of("--grid", grid),
         partition,
     )
-    place = _Place(launcher, workers)
+    place = _LaunchPlace(launcher, workers)
     maker = _Maker(load_trace(trace, option="--trace"), plan, features, place)
     config = load_cluster(cluster)
     smaller = [with_nodes(config, count) for count in numbers("--also-with-nodes", also_with_nodes, least=1)]
@@ -142,7 +141,7 @@ def train_command(  # noqa: PLR0913 (one parameter for each option of the comman
         whole = maker.table(config, folder)
         teaching = replace(maker, plan=replace(plan, end=lessons.validate_from))  # the smaller ones do not choose
         found = (whole, *(teaching.table(one, folder) for one in smaller))
-        place.run([Training(predictor, lessons, found, each, outs[each].absolute()) for each in outs], folder)
+        place.run([TrainingRun(predictor, lessons, found, each, outs[each].absolute()) for each in outs], folder)
     _show(tuple(outs.values()), as_json=as_json)
 
 
@@ -157,14 +156,14 @@ def _checked(predictor: str, schema: str) -> FeatureSchema:
         return schema_named(schema)
 
 
-def _lessons(start: str, validate_from: str, end: str) -> Lessons:
+def _lessons(start: str, validate_from: str, end: str) -> DatasetSplit:
     """Return the time range and the start of validation. Raises ``ConfigError``."""
     from mirage.cli.arguments import parse_instant
-    from mirage.training.lessons import Lessons
+    from mirage.training.dataset_split import DatasetSplit
 
     first, last = parse_instant(start, "--start"), parse_instant(end, "--end")
     later = parse_instant(validate_from, "--validate-from") if validate_from else first + 3 * (last - first) // 4
-    return Lessons(first, later, last)
+    return DatasetSplit(first, later, last)
 
 
 def _outs(out: Path, seeds: tuple[int, ...]) -> dict[int, Path]:
@@ -177,7 +176,7 @@ def _outs(out: Path, seeds: tuple[int, ...]) -> dict[int, Path]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _LaunchPlace:
     """Launcher and number of workers."""
 
     launcher: str
@@ -202,7 +201,7 @@ class _Place:
             return self._jobs(folder, "mirage-table", 1, self.workers or JOBS)
         return self.workers or os.cpu_count() or 1
 
-    def run(self, trainings: Sequence[Training], folder: Path) -> None:
+    def run(self, trainings: Sequence[TrainingRun], folder: Path) -> None:
         """Run the trainings one after another, or each as a job."""
         work = [training.run for training in trainings]
         if self.launcher == "slurm":
@@ -225,11 +224,11 @@ class _Maker:
     jobs: JobTable
     plan: TablePlan
     schema: FeatureSchema
-    place: _Place
+    place: _LaunchPlace
 
     def table(self, config: ClusterConfig, folder: Path) -> Path:
         """Build the table and return its directory."""
-        from mirage.cli.progress import steps
+        from mirage.cli.run_output import steps
         from mirage.training.tables import build_table
 
         name = f"{config.name}-{config.node_count}-nodes-{self.schema.name}"
@@ -247,7 +246,7 @@ class _Maker:
 
 
 def _show(outs: tuple[Path, ...], *, as_json: bool) -> None:
-    from mirage.predictors.artifacts.manifest import read_manifest
+    from mirage.predictors.model_manifest import read_manifest
 
     manifests = [read_manifest(out) for out in outs]
     if as_json:

@@ -1,7 +1,8 @@
-"""The daemon as an object; each method is one endpoint of the REST API."""
+"""The daemon as an object: each method is one endpoint of the REST API, and events are read as they are sent."""
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from mirage.client.documents import (
     Answer,
     Chain,
     ChainPage,
+    Event,
     Explanation,
     Predictions,
     QueuedJob,
@@ -20,18 +22,46 @@ from mirage.client.documents import (
     Tasks,
 )
 from mirage.client.errors import Refusal
-from mirage.client.events import read_events
 from mirage.client.predictors import ModelAnswer, Predictors, ShadowResults
-from mirage.client.reading import read, read_all
-from mirage.client.records import Records
+from mirage.client.records import Records, read, read_all
 from mirage.client.transport import Transport
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from mirage.client.documents import Event
     from mirage.client.predictors import ShadowResult
+
+
+def read_events(lines: Iterable[str], last: str = "") -> Iterator[Event]:
+    """Parse by the rules of the HTML standard: an empty line ends an event, unknown fields are ignored.
+
+    ``last`` is the id that holds until the stream names one.
+    """
+    kind, data = "", list[str]()
+    for line in lines:
+        if not line:
+            if data:
+                yield Event(last, kind or "message", _document("\n".join(data)))
+            kind, data = "", []
+            continue
+        name, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        match name:
+            case "event":
+                kind = value
+            case "data":
+                data.append(value)
+            case "id":
+                last = value
+
+
+def _document(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
 
 _QUIET = 60.0
 """Seconds without a heartbeat after which an event stream counts as broken."""

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from mirage.client.boundedconnection import BoundedConnection, BoundedTlsConnection
+from mirage.client.deadline import BoundedConnection, BoundedTlsConnection
 from mirage.client.errors import DaemonUnreachable, Refusal, Unanswered
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Load one configuration from files and environment, with the origin of every value."""
+"""Load one configuration from files and environment, with the origin of every value, and show its values."""
 
 from __future__ import annotations
 
@@ -12,20 +12,34 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ValidationError
 from pydantic_settings import EnvSettingsSource, SettingsError
 
-from mirage.config.display import settings
+from mirage.atomic_file import read_regular
 from mirage.config.model import Config
 from mirage.config.places import SOCKET, default_file, default_places, is_absent
-from mirage.documentfaults import Fault, faults_of, more_faults
-from mirage.documenttext import parse_toml
+from mirage.documentreading import Fault, faults_of, more_faults, parse_toml
 from mirage.domain.errors import ConfigError
-from mirage.simulator.configuration.nearest import did_you_mean
-from mirage.simulator.configuration.tomlplaces import line_of
-from mirage.wholefile import read_regular
+from mirage.domain.texts import without_secrets
+from mirage.simulator.configuration.toml_errors import did_you_mean, line_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from mirage.config.places import Places
+
+
+def settings(config: BaseModel, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], object]]:
+    """Yield every key with its value, sections flattened, in the order of the model."""
+    for name in type(config).model_fields:
+        value = getattr(config, name)
+        if isinstance(value, BaseModel):
+            yield from settings(value, (*above, name))
+        else:
+            yield (*above, name), value
+
+
+def masked(value: object) -> object:
+    """Return the value with passwords in URLs hidden."""
+    return without_secrets(value) if isinstance(value, str) else value
+
 
 _PREFIX = "MIRAGE_"
 _NO_FILE = "default"

@@ -27,7 +27,7 @@ from mirage.config.values import (
 )
 from mirage.domain.bounds import LONGEST_PATH, MOST_NODES
 from mirage.domain.chain import HandoverPolicy, Steering
-from mirage.domain.notice import NoticeKind
+from mirage.domain.journal import NoticeKind
 
 _DAY = 86_400
 Events = tuple[NoticeKind, ...]
@@ -36,13 +36,13 @@ _FOR_SITES = (NoticeKind.GAP, NoticeKind.STUCK, NoticeKind.PROTECTED, NoticeKind
 _FOR_OWNERS = (NoticeKind.GAP, NoticeKind.DONE, NoticeKind.STUCK, NoticeKind.WEEK)
 
 
-class Section(BaseModel):
+class ConfigSection(BaseModel):
     """Table of the configuration file; an unknown key is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, str_max_length=LONGEST_PATH, allow_inf_nan=False)
 
 
-class ServiceSection(Section):
+class ServiceSection(ConfigSection):
     """Directories and name of the daemon."""
 
     state: FileName = ""
@@ -54,7 +54,7 @@ class ServiceSection(Section):
     """Display name of this daemon if several share one database. Empty: the host name."""
 
 
-class RestSection(Section):
+class RestSection(ConfigSection):
     """slurmrestd connection (backend "rest" and acting mode "token")."""
 
     url: str = ""
@@ -68,7 +68,7 @@ class RestSection(Section):
     Mirage sends nothing to a server of any other such user."""
 
 
-class SimulatedSection(Section):
+class SimulatedSection(ConfigSection):
     """Simulated cluster, for tests without Slurm (backend "simulated")."""
 
     cluster: FileOrName = "demo"
@@ -79,7 +79,7 @@ class SimulatedSection(Section):
     """Speed: simulated seconds per real second."""
 
 
-class ClusterSection(Section):
+class ClusterConnectionSection(ConfigSection):
     """Connection to Slurm."""
 
     backend: Literal["cli", "rest", "pyslurm", "simulated"] = "cli"
@@ -93,7 +93,7 @@ class ClusterSection(Section):
     simulated: SimulatedSection = SimulatedSection()
 
 
-class ActingSection(Section):
+class ActingSection(ConfigSection):
     """Submission identity: how Mirage submits jobs in a user's name."""
 
     mode: Literal["own", "agent", "release", "sudo", "token"] = "own"
@@ -107,7 +107,7 @@ class ActingSection(Section):
     """Mode token: directory with one JWT per user, USER.jwt, readable only by the daemon."""
 
 
-class LoopSection(Section):
+class LoopSection(ConfigSection):
     """Decision loop."""
 
     interval: Positive = 60
@@ -143,20 +143,20 @@ class LoopSection(Section):
     """Cost of one second by which a link ends before its time limit because its successor started early."""
 
 
-class LookaheadSection(Section):
+class LookaheadSection(ConfigSection):
     """Look-ahead: the predictor that simulates the next days (predictor "lookahead")."""
 
     cluster: FileOrName = ""
     """Cluster file, slurm.conf or name of a preset. Empty: the slurm.conf that the cluster has loaded."""
 
 
-class PredictorsSection(Section):
+class PredictorsSection(ConfigSection):
     """Settings of single predictors."""
 
     lookahead: LookaheadSection = LookaheadSection()
 
 
-class TrainingSection(Section):
+class TrainingSection(ConfigSection):
     """Training of models by the daemon: on its recorded jobs, with a test on later weeks."""
 
     every: Duration = 7 * _DAY
@@ -177,7 +177,7 @@ class TrainingSection(Section):
     """local: a lowest-priority process next to the daemon; slurm: a job that shares the state directory."""
 
 
-class ReplaysSection(Section):
+class ReplaysSection(ConfigSection):
     """Replays that users start through the API."""
 
     folder: FileName = ""
@@ -188,7 +188,7 @@ class ReplaysSection(Section):
     """Memory limit of a replay process, in MiB of data; 0: no limit. Above it: "out of memory"."""
 
 
-class LimitsSection(Section):
+class LimitsSection(ConfigSection):
     """Limits on what Mirage does; 0: no limit."""
 
     live_links: Count = 0
@@ -216,7 +216,7 @@ class LimitsSection(Section):
     """Wait after a rejected submission; doubles with each consecutive one, up to max(15 min, this value)."""
 
 
-class RetentionSection(Section):
+class RetentionSection(ConfigSection):
     """Retention times, in Slurm's time."""
 
     decisions: Positive = 14 * _DAY
@@ -233,7 +233,7 @@ class RetentionSection(Section):
     """Finished chains."""
 
 
-class StoreSection(Section):
+class StoreSection(ConfigSection):
     """Database."""
 
     url: DatabaseUrl = ""
@@ -247,7 +247,7 @@ class StoreSection(Section):
     retention: RetentionSection = RetentionSection()
 
 
-class JwtSection(Section):
+class JwtSection(ConfigSection):
     """Slurm's tokens ("scontrol token") as login over the network. Without key and jwks Mirage accepts none."""
 
     key: FileName = ""
@@ -262,7 +262,7 @@ class JwtSection(Section):
     """Required issuer ("iss") of a token. Empty: any."""
 
 
-class ApiSection(Section):
+class ApiSection(ConfigSection):
     """REST API and web UI."""
 
     enabled: bool = True
@@ -294,7 +294,7 @@ class ApiSection(Section):
     jwt: JwtSection = JwtSection()
 
 
-class LogSection(Section):
+class LogSection(ConfigSection):
     """Log on stderr."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
@@ -302,7 +302,7 @@ class LogSection(Section):
     """text: key=value; json: one object per line."""
 
 
-class MetricsSection(Section):
+class MetricsSection(ConfigSection):
     """Access to /metrics at the network address. Every user may read it on the socket, or with a token if
     permitted."""
 
@@ -310,7 +310,7 @@ class MetricsSection(Section):
     """Access without a token. A request that a proxy on this machine forwards does not count as loopback."""
 
 
-class WebhookSection(Section):
+class WebhookSection(ConfigSection):
     """Notifications by HTTP POST."""
 
     url_file: FileName = ""
@@ -321,7 +321,7 @@ class WebhookSection(Section):
     timeout: Positive = 10
 
 
-class MailSection(Section):
+class MailSection(ConfigSection):
     """Notifications by mail."""
 
     server: Annotated[str, Field(pattern=r"^(\[[0-9A-Fa-f:]+\]:\d{1,5}|[A-Za-z0-9.-]+:\d{1,5})?$")] = ""
@@ -342,7 +342,7 @@ class MailSection(Section):
     timeout: Positive = 10
 
 
-class NotificationsSection(Section):
+class NotificationsSection(ConfigSection):
     """Notifications. Events: link-submitted, gap (an interruption), chain-done, chain-stuck, week,
     protected-mode, controller-unreachable."""
 
@@ -356,7 +356,7 @@ class NotificationsSection(Section):
     mail: MailSection = MailSection()
 
 
-class ChainsSection(Section):
+class ChainsSection(ConfigSection):
     """Defaults of new chains; a user can override each."""
 
     aim: Annotated[str, AfterValidator(valid_aim)] = "cheapest"
@@ -385,7 +385,7 @@ class Config(BaseSettings):
     model_config = SettingsConfigDict(extra="forbid", frozen=True, env_prefix="MIRAGE_", env_nested_delimiter="__")
 
     service: ServiceSection = ServiceSection()
-    cluster: ClusterSection = ClusterSection()
+    cluster: ClusterConnectionSection = ClusterConnectionSection()
     acting: ActingSection = ActingSection()
     loop: LoopSection = LoopSection()
     predictors: PredictorsSection = PredictorsSection()

@@ -48,7 +48,7 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class ConfigTable:
     """A table of the configuration file."""
 
     path: tuple[str, ...]
@@ -67,11 +67,11 @@ def reference() -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def tables(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[Table]:
+def tables(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[ConfigTable]:
     """Yield every table that has keys, in the order of the model."""
     keys = tuple(_keys(model))
     if keys and path:
-        yield Table(path, inspect.getdoc(model) or "", keys)
+        yield ConfigTable(path, inspect.getdoc(model) or "", keys)
     for name, about in model.model_fields.items():
         section: Any = about.annotation
         if _is_section(section):
@@ -97,7 +97,7 @@ def _key(name: str, about: FieldInfo, words: str) -> Key:
     return Key(name, words, _value((about.examples or [""])[0]), is_default=False)
 
 
-def _block(table: Table) -> str:
+def _block(table: ConfigTable) -> str:
     lines = [line for key in table.keys for line in _lines(key, table.name)]
     return "\n".join([*_comment(table.words), f"[{table.name}]", *lines])
 

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from mirage.domain.bounds import HIGHEST_COUNT, HIGHEST_FACTOR, LONGEST_SPAN, path_problem
 from mirage.domain.errors import BadSpelling
-from mirage.provisioner.aims import parse_aim
+from mirage.provisioner.objectives import parse_objective
 from mirage.slurm.duration import parse_human
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def _duration(value: object) -> object:
 def valid_aim(value: str) -> str:
     """Return a valid objective unchanged. Raises ``ValueError``."""
     try:
-        parse_aim(value)
+        parse_objective(value)
     except BadSpelling as error:
         raise ValueError(str(error)) from error
     return value

@@ -9,7 +9,7 @@ from mirage.domain.chain import ChainId, ChainStatus
 from mirage.domain.files import NOT_CHECKED, Presence
 from mirage.domain.journal import Entry, EntryKind
 from mirage.provisioner.failures import failed_last
-from mirage.provisioner.watched import (
+from mirage.provisioner.gates import (
     done_file,
     ended_by_now,
     ready_file,
@@ -21,7 +21,7 @@ from mirage.provisioner.watched import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from mirage.control.journal import ChangedEntries
+    from mirage.control.stores import ChangedEntries
     from mirage.domain.chain import ChainRecord
     from mirage.domain.files import WatchedFile
     from mirage.domain.job import Seconds

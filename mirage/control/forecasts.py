@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 _Place = tuple["ChainId", int]
 
 PLACES = ("early", "within", "late")
-"""See ``Foreseen.place``."""
+"""See ``OpenForecast.place``."""
 
 
 @dataclass(frozen=True, slots=True)
-class Foreseen:
+class OpenForecast:
     """A forecast and its outcome."""
 
     predictor: str
@@ -70,7 +70,7 @@ class ForecastLedger:
         """The forecasts of a pending link by predictor, the active predictor first."""
         return self._waiting.get((chain, link), {})
 
-    def settle(self, records: Iterable[ChainRecord]) -> Iterator[Foreseen]:
+    def settle(self, records: Iterable[ChainRecord]) -> Iterator[OpenForecast]:
         """What has come true since the last call; that and what never will is forgotten."""
         by_id = {record.chain.chain_id: record for record in records}
         for chain, index in list(self._waiting):
@@ -79,7 +79,7 @@ class ForecastLedger:
                 continue
             forecasts = self._waiting.pop((chain, index))
             if links and links[0].started:
-                yield from (Foreseen(name, forecast, links[0]) for name, forecast in forecasts.items())
+                yield from (OpenForecast(name, forecast, links[0]) for name, forecast in forecasts.items())
         # Sent all the same, by an answer that was lost, or of a chain that is gone.
         for chain, index in list(self._weighed):
             if chain not in by_id or index <= len(by_id[chain].links):

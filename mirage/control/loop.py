@@ -5,46 +5,39 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mirage.control.applying import CommandApplier
-from mirage.control.appraisal import Appraiser
-from mirage.control.clockwatch import ClockWatch
-from mirage.control.counted import CountedChains
-from mirage.control.cycle import Cycle, faultless, joined
-from mirage.control.faults import Fault
+from mirage.control.actions import ActionExecutor, journal_entry
+from mirage.control.clockcheck import ClockWatch
+from mirage.control.commands import CommandApplier
+from mirage.control.decider import Appraiser, Decider
 from mirage.control.filewatch import RECHECK, FileWatch
-from mirage.control.hands import Hands, told
-from mirage.control.journal import ChangedEntries
-from mirage.control.judge import Judge
-from mirage.control.observing import Observer
-from mirage.control.permits import Permits
-from mirage.control.pinning import Pins
-from mirage.control.questions import Foreteller
+from mirage.control.observations import ObservationBuilder
+from mirage.control.permits import Permits, Turns, next_due
+from mirage.control.prediction_requests import PredictionService
 from mirage.control.restored import RestoredChains
-from mirage.control.startplans import ScriptedEstimator
-from mirage.control.status import Status
-from mirage.control.turns import Turns
+from mirage.control.startplans import Pins, ScriptedEstimator
+from mirage.control.status import ChainFault, Cycle, Status, faultless, joined
+from mirage.control.stores import ChangedEntries, CountedChains
+from mirage.domain.bounds import format_instant
 from mirage.domain.chain import ChainStatus, Steering
-from mirage.domain.decision import Hold
+from mirage.domain.decision import Defer
 from mirage.domain.errors import ClusterUnavailable, StoreUnavailable
-from mirage.domain.heldjobs import HeldJobs
-from mirage.domain.instants import spell_instant
 from mirage.domain.job import NEVER
 from mirage.domain.journal import EntryKind
 from mirage.domain.link import LinkState
 from mirage.domain.snapshot import Snapshot
-from mirage.provisioner import heldlinks, machine, pending, rejections, rivals, steering
-from mirage.provisioner.due import next_due
-from mirage.provisioner.events import sightings
-from mirage.provisioner.identities import as_seen, expected_jobs, identities
-from mirage.provisioner.rivals import TaggedJobs
+from mirage.domain.tags import HeldJobs
+from mirage.provisioner import heldlinks, machine, pending, rejections, steering
+from mirage.provisioner import identities as rivals
+from mirage.provisioner.events import link_events
+from mirage.provisioner.identities import TaggedJobs, as_seen, expected_jobs, identities
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from mirage.control.actions import Act
+    from mirage.control.dependencies import LoopDependencies, LoopSettings
     from mirage.control.guard import Guards
-    from mirage.control.hands import Act
-    from mirage.control.outside import Outside, Policy
-    from mirage.control.questions import Foresight, Question
+    from mirage.control.prediction_requests import PredictionRequest, PredictionResult
     from mirage.domain.chain import ChainId, ChainRecord
     from mirage.domain.job import Job, Seconds
     from mirage.domain.link import Link
@@ -62,17 +55,17 @@ class ControlLoop:
     other threads the last cycle, and before the first one the stored chains.
     """
 
-    def __init__(self, outside: Outside, guards: Guards, policy: Policy) -> None:
+    def __init__(self, outside: LoopDependencies, guards: Guards, policy: LoopSettings) -> None:
         self._outside = outside
         self._guards = guards
         self._policy = policy
         estimator = ScriptedEstimator(outside.estimator, outside.store)
-        self._observer = Observer(
+        self._observer = ObservationBuilder(
             outside.waits, estimator, outside.history, outside.standings, outside.windows, policy.plans
         )
-        self._foreteller = Foreteller(self._observer)
+        self._foreteller = PredictionService(self._observer)
         self._journal = ChangedEntries(outside.journal)
-        self._judge = Judge(self._observer, guards, policy.rule, self._journal, policy.between_polls)
+        self._judge = Decider(self._observer, guards, policy.rule, self._journal, policy.between_polls)
         self._pins = Pins(outside.sharing)
         self._turns = Turns(policy.decision_seconds)
         now = outside.clock.now()
@@ -83,7 +76,9 @@ class ControlLoop:
         self._permits = Permits(self._chains, policy.limits)
         self._files = FileWatch(outside.files, self._journal)
         self._clocks = ClockWatch(self._journal, policy.clock_slack)
-        self._hands = Hands(outside.actuator, self._chains, self._journal, self._files, self._permits, self._pins)
+        self._hands = ActionExecutor(
+            outside.actuator, self._chains, self._journal, self._files, self._permits, self._pins
+        )
         self._appraiser = Appraiser(self._observer, guards, self._journal)
         self._restored = RestoredChains(outside.restored, self._chains)
         self._last = Snapshot.unseen(now)
@@ -111,7 +106,7 @@ class ControlLoop:
         while not finished() and ticks.wait(cycle.wake, cycle.deciding):
             cycle = faultless(self.cycle())
 
-    def reconfigure(self, guards: Guards, policy: Policy) -> None:
+    def reconfigure(self, guards: Guards, policy: LoopSettings) -> None:
         """Use other predictors and settings from the next cycle on; to be called between cycles."""
         self._guards, self._policy = guards, policy
         self._turns = Turns(policy.decision_seconds)
@@ -121,7 +116,7 @@ class ControlLoop:
         self._hands = replace(self._hands, permits=self._permits)
         self._appraiser = replace(self._appraiser, guards=guards)
 
-    def foresee(self, question: Question, alive: Callable[[], None]) -> Foresight:
+    def foresee(self, question: PredictionRequest, alive: Callable[[], None]) -> PredictionResult:
         """Return the predictions for a job that is not submitted; to be called between cycles.
 
         Raises ``ClusterUnavailable``.
@@ -136,8 +131,8 @@ class ControlLoop:
         2. take the snapshot       5. observe               8. obtain a permit, store the intent, submit
         3. note what happened      6. predict               9. write the journal
 
-        Steps 5 to 7 belong to ``Judge``. An error in one chain or command ends only that chain's turn. A database
-        that does not answer concerns all chains: the error is raised after all of them had their turn.
+        Steps 5 to 7 belong to ``Decider``. An error in one chain or command ends only that chain's turn. A
+        database that does not answer concerns all chains: the error is raised after all of them had their turn.
         """
         now = self._outside.clock.now()
         self._journal.begin_cycle()
@@ -186,7 +181,7 @@ class ControlLoop:
                 unsaved.append(error)
                 attended[chain_id] = Cycle(f"hold: {error}", NEVER, deciding=True)
             except Exception as error:
-                attended[chain_id] = self._failed(record, Fault(chain_id, error), now)
+                attended[chain_id] = self._failed(record, ChainFault(chain_id, error), now)
         return attended, unsaved
 
     def _left_out(self, record: ChainRecord, now: Seconds) -> Cycle:
@@ -195,14 +190,14 @@ class ControlLoop:
         sentence = f"hold: decided in a later cycle; other chains of {owner} used this cycle's decision time"
         return Cycle(sentence, next_due(record, now, self._policy.settle), deciding=True)
 
-    def _failed(self, record: ChainRecord, fault: Fault, now: Seconds) -> Cycle:
+    def _failed(self, record: ChainRecord, fault: ChainFault, now: Seconds) -> Cycle:
         """Return the cycle of a chain whose turn failed; the journal has the error once."""
         self._hands.write(record, now, EntryKind.TROUBLE, fault.text)
         return Cycle(f"hold: {fault.text}", NEVER, deciding=True, faults=(fault,))
 
     def _attend(self, record: ChainRecord, snapshot: Snapshot, tagged: TaggedJobs, now: Seconds) -> Cycle:
         if snapshot.stale:
-            text = f"hold: the cluster has not answered since {spell_instant(snapshot.stale_since)}"
+            text = f"hold: the cluster has not answered since {format_instant(snapshot.stale_since)}"
             return self._explain(record, now, text, deciding=True)
         record, waits = self._restored.bring_up(record, snapshot, now)
         if waits:
@@ -224,10 +219,10 @@ class ControlLoop:
 
     def _supply(self, record: ChainRecord, snapshot: Snapshot, now: Seconds) -> Cycle:
         match machine.need(record, now, self._policy.settle, self._contact):
-            case machine.Bid() | machine.Successor() if not heldlinks.has_next(record, self._held):
+            case machine.SubmitHeld() | machine.Successor() if not heldlinks.has_next(record, self._held):
                 text = f"hold: link {record.next_index} has no held job to release"
                 return self._explain(record, now, text, deciding=True)
-            case machine.Rest(reason, because):
+            case machine.NoAction(reason, because):
                 link = record.waiting
                 if link is not None and link.state is LinkState.PLANNED:
                     because = self._hands.doubts.get(link.tag, "")
@@ -238,7 +233,7 @@ class ControlLoop:
                 return self._explain(record, now, text, deciding=True)
             case machine.Resubmit(link):
                 return self._resubmit(record, link, snapshot, now)
-            case machine.Bid(predecessor):
+            case machine.SubmitHeld(predecessor):
                 return self._bid(record, predecessor, snapshot, now)
             case machine.Steer(link, predecessor):
                 job, before = _job(record, link, snapshot), _job(record, predecessor, snapshot)
@@ -255,7 +250,7 @@ class ControlLoop:
         """Submit when the predictor says so; ``loose``: why the link cannot be pinned."""
         decision = self._judge.decide(record, _job(record, predecessor, snapshot), snapshot)
         instead = f"; it cannot be pinned: {loose}" if loose else ""
-        if isinstance(decision, Hold):
+        if isinstance(decision, Defer):
             sentence = f"hold: {decision.reason}{instead}"
             due = min(next_due(record, now, self._policy.settle), max(decision.until, now + _ANEW))
             return Cycle(sentence, due, deciding=True)
@@ -312,8 +307,8 @@ class ControlLoop:
         held = "is bound to its predecessor's nodes" if pinned else "is held"
         text = f"job {job.job_id} {held if is_back else 'waits in the queue'}"
         ours = record.chain.method is Steering.HOLD
-        told = pending.with_reason(text, job) if ours else pending.resting(text, "", job)
-        return self._explain(record, now, told, deciding=True)
+        reason = pending.with_reason(text, job) if ours else pending.resting(text, "", job)
+        return self._explain(record, now, reason, deciding=True)
 
     # 2. take the snapshot
 
@@ -341,7 +336,7 @@ class ControlLoop:
 
     def _catch_up(self, record: ChainRecord, snapshot: Snapshot, now: Seconds) -> ChainRecord:
         """Return the record updated from the snapshot; store it if it changed."""
-        events = sightings(record, snapshot, self._files.done(record))
+        events = link_events(record, snapshot, self._files.done(record))
         before, known = record, len(record.handovers())
         record = as_seen(machine.apply_all(record, events, now), snapshot)
         record = self._files.with_cause(before, record)
@@ -349,11 +344,13 @@ class ControlLoop:
             record = self._appraiser.appraise(record, snapshot, self._policy.appraise)
         if record is before:
             return record
-        entries = [told(record, now, EntryKind.EVENT, str(each), getattr(each, "index", 0)) for each in events]
+        entries = [
+            journal_entry(record, now, EntryKind.EVENT, str(each), getattr(each, "index", 0)) for each in events
+        ]
         for link, outcome in record.handovers()[known:]:
             text = f"interruption {outcome.interruption} s, overlap {outcome.overlap} s"
             text += f", about {outcome.saved.p50} s saved" if outcome.saved is not None else ""
-            entry = told(record, now, EntryKind.OUTCOME, text, link.index)
+            entry = journal_entry(record, now, EntryKind.OUTCOME, text, link.index)
             entries.append(replace(entry, outcome=outcome))
         self._chains.save(record, *entries)
         return record

@@ -6,8 +6,8 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from mirage.control.hands import told
-from mirage.domain.instants import spell_instant
+from mirage.control.actions import journal_entry
+from mirage.domain.bounds import format_instant
 from mirage.domain.journal import EntryKind
 from mirage.provisioner.events import PauseAsked
 from mirage.provisioner.restored import PastJobs, bring_up
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from mirage.domain.chain import ChainId, ChainRecord
     from mirage.domain.job import Seconds
-    from mirage.domain.pastlinks import PastLinks
     from mirage.domain.snapshot import Snapshot
+    from mirage.domain.tags import PastLinks
     from mirage.ports import ChainStore
 
 _LOG = logging.getLogger(__name__)
@@ -69,7 +69,9 @@ class RestoredDatabase:
     @property
     def reason(self) -> str:
         """Why a chain waits."""
-        return f"the database was restored from a backup that ends at {spell_instant(self.since)}; {self._trouble}"
+        return (
+            f"the database was restored from a backup that ends at {format_instant(self.since)}; {self._trouble}"
+        )
 
 
 class RestoredChains:
@@ -99,9 +101,9 @@ class RestoredChains:
         brought = bring_up(record, snapshot, past, database.since, now)
         if brought.record != record:
             entries = [
-                told(record, now, EntryKind.TROUBLE, each.reason)
+                journal_entry(record, now, EntryKind.TROUBLE, each.reason)
                 if isinstance(each, PauseAsked)
-                else told(record, now, EntryKind.EVENT, str(each), getattr(each, "index", 0))
+                else journal_entry(record, now, EntryKind.EVENT, str(each), getattr(each, "index", 0))
                 for each in brought.events
             ]
             self._store.save(brought.record, *entries)

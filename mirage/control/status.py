@@ -1,13 +1,17 @@
-"""What the loop shows of itself: frozen after each cycle, read by any thread."""
+"""What one cycle did, its errors, and what the loop shows of itself.
+
+The status is frozen after each cycle and read by any thread.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from mirage.domain.errors import ClusterUnavailable
-from mirage.domain.heldjobs import HeldJobs
-from mirage.domain.job import ABSENT
+from mirage.domain.errors import ClusterUnavailable, MirageError
+from mirage.domain.job import ABSENT, NEVER
+from mirage.domain.tags import HeldJobs
+from mirage.domain.texts import storable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,7 +19,66 @@ if TYPE_CHECKING:
     from mirage.domain.chain import ChainId, ChainRecord
     from mirage.domain.job import Seconds
     from mirage.domain.snapshot import Snapshot
-    from mirage.provisioner.protection import Protection
+    from mirage.provisioner.rejections import Protection
+
+_LONGEST = 500
+"""Characters: an error quotes what a user wrote, and it is shown in every cycle."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChainFault:
+    """An error in the turn of one chain, or in one command."""
+
+    chain: ChainId | None
+    """``None``: it concerns no single chain."""
+    error: Exception
+
+    @property
+    def text(self) -> str:
+        """The error in one line."""
+        return error_text(self.error)
+
+
+def error_text(error: Exception) -> str:
+    """An error in one bounded line; one that was not raised on purpose is called a bug."""
+    if isinstance(error, MirageError):
+        return _cut(str(error))
+    said = _cut(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+    return f"internal error (bug in Mirage): {said}; the daemon's log has the traceback"
+
+
+def _cut(text: str) -> str:
+    return storable(text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}...")
+
+
+@dataclass(frozen=True, slots=True)
+class Cycle:
+    """What one cycle did."""
+
+    sentence: str
+    wake: Seconds
+    """When the next cycle must come at the latest; ``NEVER``: any time."""
+    deciding: bool
+    """Whether some chain awaits a decision."""
+    faults: tuple[ChainFault, ...] = ()
+    """Errors of single chains and commands; the others had their turn all the same."""
+
+
+def joined(cycles: list[Cycle], faults: list[ChainFault]) -> Cycle:
+    """One cycle out of those of each chain, and of the errors of commands."""
+    return Cycle(
+        "; ".join(cycle.sentence for cycle in cycles) or "no chain needs attention",
+        min((cycle.wake for cycle in cycles), default=NEVER),
+        any(cycle.deciding for cycle in cycles),
+        (*faults, *(fault for cycle in cycles for fault in cycle.faults)),
+    )
+
+
+def faultless(cycle: Cycle) -> Cycle:
+    """The cycle. Raises the first error in it."""
+    if cycle.faults:
+        raise cycle.faults[0].error
+    return cycle
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from mirage.documenttext import parse_json
-from mirage.domain.gresclass import gres_class
-from mirage.domain.job import ABSENT
-from mirage.domain.jobtraits import JobTraits, gres_columns
+from mirage.atomic_file import write_atomically
+from mirage.documentreading import parse_json
+from mirage.domain.job import ABSENT, gres_class
+from mirage.domain.jobtable import JobTraits, gres_columns
 from mirage.store.waits import StartedJobs
-from mirage.wholefile import write_anew
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
     from threading import Event
 
     from mirage.domain.job import Seconds
-    from mirage.domain.jobtable import JobTable
-    from mirage.domain.jobtraits import GresColumns
+    from mirage.domain.jobtable import GresColumns, JobTable
     from mirage.ports import Clock
 
 _LOG = logging.getLogger(__name__)
@@ -38,14 +36,14 @@ _PAUSE = 2.0
 """Real seconds between two queries."""
 
 
-class Waits(Protocol):
+class WaitSink(Protocol):
     """Sink of waits; rows of known waits are left unchanged."""
 
     def add(self, jobs: StartedJobs) -> None:
         """Store the waits of these jobs, which have started."""
 
 
-class Jobs(Protocol):
+class JobSink(Protocol):
     """Sink of jobs; rows of known jobs are replaced."""
 
     def add(self, table: JobTable) -> None:
@@ -53,11 +51,11 @@ class Jobs(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class AccountingSinks:
     """Sinks of an answer of accounting."""
 
-    waits: Waits
-    jobs: Jobs
+    waits: WaitSink
+    jobs: JobSink
     changed: Callable[[], None]
     """Called when all of an import is kept."""
     kept_back: Callable[[], Collection[int]] = frozenset
@@ -104,7 +102,7 @@ class AccountingImport:
     def __init__(
         self,
         ask: Callable[[Seconds, Seconds], JobTable],
-        kept: Kept,
+        kept: AccountingSinks,
         clock: Clock,
         marker: Path,
         span: Seconds,
@@ -147,7 +145,7 @@ class AccountingImport:
 
     def _note(self, done: Imported) -> None:
         try:
-            write_anew(self._marker, json.dumps({"from": done.first, "until": done.until}).encode())
+            write_atomically(self._marker, json.dumps({"from": done.first, "until": done.until}).encode())
         except OSError as error:
             text = "the next start imports everything again"
             _LOG.warning("event=import_not_noted file=%s error=%r text=%r", self._marker, str(error), text)

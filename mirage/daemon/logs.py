@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mirage.api.access.rates import Rates, TooOften
+from mirage.api.access.rates import RateLimiter, TooOften
 from mirage.domain.bounds import STEERING
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class SparingHandler(logging.StreamHandler["TextIO"]):
     def __init__(self, stream: TextIO, now: Callable[[], float] = time.monotonic) -> None:
         super().__init__(stream)
         self._now = now
-        self._rates = Rates(1 / _EVERY, MOST_AT_ONCE, now)
+        self._rates = RateLimiter(1 / _EVERY, MOST_AT_ONCE, now)
         self._left_out: dict[str, _LeftOut] = {}
         """By what is the same, those of the longest time first."""
 

@@ -1,4 +1,4 @@
-"""``mirage daemon``: begin with ``run_daemon``."""
+"""``mirage daemon``: begin with ``run_daemon``. Also which keys of a new configuration apply without a restart."""
 
 from __future__ import annotations
 
@@ -8,41 +8,81 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirage import __version__
+from mirage.config.loading import settings
 from mirage.config.model import Config
 from mirage.config.places import remark_on
-from mirage.control.campaign import Tenure
-from mirage.control.wallclock import WallTicks
-from mirage.daemon.chores import learning_chores, restored_query
-from mirage.daemon.folders import check_database, keep_files_private, make_folder, make_private_folder
-from mirage.daemon.heap import keep_heap_small
-from mirage.daemon.heartbeat import HEARTBEAT, Heartbeat
-from mirage.daemon.housekeeping import Chore, Housekeeping
-from mirage.daemon.lock import single_instance
+from mirage.control.clocks import WallTicks
+from mirage.control.leader_election import Tenure
+from mirage.daemon.chores import Chore, Housekeeping, learning_chores, restored_query
+from mirage.daemon.host import (
+    SignalWatch,
+    SystemdNotifier,
+    UsersOutdated,
+    check_user_files,
+    keep_heap_small,
+    settle,
+)
 from mirage.daemon.logs import set_up_logging
-from mirage.daemon.notify import Notifier
-from mirage.daemon.office import open_office
-from mirage.daemon.reload import plan_reload
-from mirage.daemon.settling import settle
-from mirage.daemon.signals import SignalWatch
-from mirage.daemon.standby import Standby
-from mirage.daemon.supervision import Supervisor
-from mirage.daemon.usernames import UsersOutdated, check_user_files
+from mirage.daemon.state_directory import (
+    HEARTBEAT,
+    Heartbeat,
+    check_database,
+    keep_files_private,
+    make_folder,
+    make_private_folder,
+    single_instance,
+)
+from mirage.daemon.supervision import Standby, Supervisor, open_lease_renewer
 from mirage.domain.errors import MirageError
 
 if TYPE_CHECKING:
-    from mirage.bootstrap.service import Service
+    from mirage.bootstrap.service import DaemonService
     from mirage.config.loading import Loaded
-    from mirage.control.cycle import Cycle
-    from mirage.control.status import Status
-    from mirage.daemon.office import Office
+    from mirage.control.status import Cycle, Status
+    from mirage.daemon.supervision import LeaseRenewer
+
+RELOADED_AT_ONCE = ("loop", "predictors", "limits", "log")
+"""Sections that the running daemon takes over; so are the retention times of the database."""
+_KEPT_AGES = ("store", "retention")
+
+
+@dataclass(frozen=True, slots=True)
+class Reload:
+    """A new configuration as the running daemon can have it."""
+
+    config: Config
+    """The old configuration with all immediately applicable values of the new one."""
+    changed: tuple[str, ...]
+    """Keys that hold from now on."""
+    waiting: tuple[str, ...]
+    """Keys that hold after a restart."""
+
+
+def plan_reload(old: Config, new: Config) -> Reload:
+    """The values of ``new`` that apply now, and the keys that wait for a restart."""
+    before = dict(settings(old))
+    differing = [key for key, value in settings(new) if before[key] != value]
+    store = old.store.model_copy(update={"retention": new.store.retention})
+    taken = old.model_copy(update={name: getattr(new, name) for name in RELOADED_AT_ONCE} | {"store": store})
+    return Reload(
+        taken,
+        tuple(".".join(key) for key in differing if _at_once(key)),
+        tuple(".".join(key) for key in differing if not _at_once(key)),
+    )
+
+
+def _at_once(key: tuple[str, ...]) -> bool:
+    return key[0] in RELOADED_AT_ONCE or key[:2] == _KEPT_AGES
+
 
 _LOG = logging.getLogger(__name__)
 
-Build = Callable[[Config, Callable[[], None], "Tenure"], "Service"]
+Build = Callable[[Config, Callable[[], None], "Tenure"], "DaemonService"]
 """Builds the service of a configuration, for a term or as a standby; the service calls the second argument after
 every step of the loop."""
 
@@ -73,10 +113,10 @@ def run_daemon(load: Callable[[], Loaded], build: Build, *, once: bool = False) 
     if remark := remark_on(state):
         _LOG.warning("event=state_directory text=%r", remark)
     with single_instance(state / "daemon.lock"), ExitStack() as closing:
-        notifier = Notifier(os.environ)
+        notifier = SystemdNotifier(os.environ)
         with loaded.explaining():
             check_database(config.store.url, state / HEARTBEAT)
-            office = closing.enter_context(open_office(config))
+            office = closing.enter_context(open_lease_renewer(config))
         if once and (why := Tenure.of(office.campaign).impediment()):
             raise MirageError(f"{why}: only the leader polls the cluster and decides")
         while True:
@@ -111,7 +151,9 @@ def leave(status: int) -> None:
 class _Daemon:
     """One service, its waits, and its word to the outside."""
 
-    def __init__(self, service: Service, load: Callable[[], Loaded], notifier: Notifier, office: Office) -> None:
+    def __init__(
+        self, service: DaemonService, load: Callable[[], Loaded], notifier: SystemdNotifier, office: LeaseRenewer
+    ) -> None:
         self._service = service
         self._load = load
         self._office = office
@@ -253,7 +295,7 @@ class _Daemon:
         return f"deleted {deleted}" if deleted else "nothing is too old"
 
 
-def _close(service: Service) -> None:
+def _close(service: DaemonService) -> None:
     for asked in service.commands.take_all():
         asked.answer.set_exception(MirageError("the daemon is stopping; retry once it runs again"))
     try:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
-from mirage.documentfaults import reader_of
-from mirage.documenttext import parse_own_json
+from mirage.documentreading import parse_own_json, reader_of
 from mirage.domain.errors import MirageError
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ def _on_grid(instant: Seconds) -> Seconds:
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
+class TestCosts:
     """Costs of one predictor on the tested handovers: mean hours per handover, by their prices."""
 
     predictor: str
@@ -96,7 +95,7 @@ class Proof:
     fewest: int
     """Of the size that has the fewest."""
 
-    def fault(self, tested: Seconds, in_use: Proof | None) -> str:
+    def fault(self, tested: Seconds, in_use: TestCosts | None) -> str:
         """Why it has not proven itself; empty: it has. ``in_use``: the model that it would replace."""
         if tested < TESTED or self.fewest < FEWEST:
             return f"too few data to decide: {self.fewest} handovers in {tested / _DAY:.1f} days"
@@ -124,7 +123,7 @@ class _Method(BaseModel):
     name: str
 
 
-class _Row(BaseModel):
+class _ReportRow(BaseModel):
     method: _Method
     hand_overs: int
     interruption: _Spread
@@ -132,26 +131,26 @@ class _Row(BaseModel):
 
 
 class _Report(BaseModel):
-    rows: list[_Row]
+    rows: list[_ReportRow]
 
 
 _REPORT = reader_of(_Report)
 
 
-def proofs_of(report: bytes, weights: Weights) -> dict[str, Proof]:
+def proofs_of(report: bytes, weights: Weights) -> dict[str, TestCosts]:
     """By the predictor's name, of the ``report.json`` of ``mirage evaluate``. Raises ``MirageError``."""
     try:
         rows = _REPORT.validate_python(parse_own_json(report)).rows
     except ValueError as error:
         raise MirageError(f"report.json of the training cannot be read: {error}") from None
-    by_name: dict[str, list[_Row]] = {}
+    by_name: dict[str, list[_ReportRow]] = {}
     for row in rows:
         by_name.setdefault(row.method.name, []).append(row)
     costs = {name: _cost(of, weights) for name, of in by_name.items()}
     if missing := {USUAL, NAIVE} - costs.keys():
         raise MirageError(f"report.json of the training lacks {', '.join(sorted(missing))}")
     return {
-        name: Proof(
+        name: TestCosts(
             name,
             costs[name],
             costs[USUAL],
@@ -163,7 +162,7 @@ def proofs_of(report: bytes, weights: Weights) -> dict[str, Proof]:
     }
 
 
-def _cost(rows: Sequence[_Row], weights: Weights) -> float:
+def _cost(rows: Sequence[_ReportRow], weights: Weights) -> float:
     handovers = sum(row.hand_overs for row in rows)
     total = sum(
         row.hand_overs

@@ -10,20 +10,19 @@ from typing import TYPE_CHECKING
 
 from mirage.api.access.sessions import check_session_key
 from mirage.api.server import check_socket
-from mirage.bootstrap.access import SESSION_KEY, check_access
+from mirage.bootstrap.backends import build_world
+from mirage.bootstrap.interface import SESSION_KEY, check_access
 from mirage.bootstrap.observability import build_channels
 from mirage.bootstrap.policies import build_guards, build_pacing, build_policy
 from mirage.bootstrap.simulated import CLOCK
-from mirage.bootstrap.worlds import build_world
 from mirage.daemon.chores import check_training
-from mirage.daemon.folders import check_database, check_folder, check_private_folder
-from mirage.daemon.heartbeat import HEARTBEAT
+from mirage.daemon.state_directory import HEARTBEAT, check_database, check_folder, check_private_folder
 from mirage.domain.errors import ConfigError
 from mirage.store.location import check_room, locate
-from mirage.store.upgrading import inspect_store
+from mirage.store.schema import inspect_store
 
 if TYPE_CHECKING:
-    from mirage.bootstrap.world import World
+    from mirage.bootstrap.cluster import ClusterConnection
     from mirage.config.model import Config
 
 
@@ -63,7 +62,7 @@ def _check_store(config: Config, state: Path) -> None:
         inspect_store(config.store.url).check("store.url")
 
 
-def _built_world(config: Config) -> World:
+def _built_world(config: Config) -> ClusterConnection:
     """The cluster's parts; what they keep in the state directory, such as a simulated clock, is thrown away."""
     with TemporaryDirectory(prefix="mirage-check-") as scratch:
         if (clock := Path(config.service.state, CLOCK)).exists():

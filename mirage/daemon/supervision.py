@@ -1,29 +1,130 @@
-"""Cycles that never end the process: an error is logged, and the next cycle runs."""
+"""Cycles of a leader or a standby that never end the process, and renewal of the leader's lease.
+
+An error is logged, and the next cycle runs. The lease has a thread, so that a long cycle cannot lose it.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
 import traceback
+from contextlib import contextmanager
+from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 from mirage.backends.seldom import Seldom
-from mirage.control.cycle import Cycle
-from mirage.control.wallclock import JumpWatch
-from mirage.domain.errors import MirageError
+from mirage.bootstrap.leadership import open_campaign
+from mirage.control.clocks import JumpWatch
+from mirage.control.status import Cycle
+from mirage.domain.errors import ConfigError, MirageError, StoreUnavailable
 from mirage.domain.job import NEVER
 
 if TYPE_CHECKING:
-    from mirage.bootstrap.service import Service
-    from mirage.control.faults import Fault
+    from collections.abc import Callable, Iterator
+
+    from mirage.bootstrap.service import DaemonService
+    from mirage.config.model import Config
+    from mirage.control.leader_election import LeaderElection
+    from mirage.control.status import ChainFault
 
 _LOG = logging.getLogger(__name__)
+
+_FIRST_STEPS = 3
+"""As many as it takes to look, to take a lease that is free, and to look again where another was faster."""
+_PATIENCE = 15.0
+"""Real seconds to wait for a running query as the process ends; a database may hang."""
+_AFTER_FAULT = 5.0
+
+
+def _nothing() -> None:
+    pass
+
+
+class LeaseRenewer:
+    """Steps through the leader election until closed; its thread calls ``changed`` when the term changes."""
+
+    def __init__(self, campaign: LeaderElection) -> None:
+        self.campaign = campaign
+        self.changed: Callable[[], None] = _nothing
+        self._ended = Event()
+        self._thread = Thread(target=self._run, name="office", daemon=True)
+
+    def start(self) -> None:
+        """Know whether this daemon leads when it returns; where the database does not answer, it does not."""
+        for _ in range(_FIRST_STEPS):
+            if self.campaign.step():
+                break
+        self._thread.start()
+
+    def close(self) -> None:
+        """Hand the lease back. Whatever only a leader may do must have ended before."""
+        self._ended.set()
+        self._thread.join(_PATIENCE)
+        if not self._thread.is_alive():
+            self.campaign.resign()
+
+    def _run(self) -> None:
+        term, wait = self.campaign.term, 0.0
+        while not self._ended.wait(wait):
+            wait = self._step()
+            if self.campaign.term != term:
+                term = self.campaign.term
+                self.changed()
+
+    def _step(self) -> float:
+        try:
+            return self.campaign.step()
+        except Exception:
+            _LOG.exception("event=internal_error text=%r", "lease renewal: bug in Mirage; report the traceback")
+            return _AFTER_FAULT
+
+
+@contextmanager
+def open_lease_renewer(config: Config) -> Iterator[LeaseRenewer]:
+    """An office on the configured store; raises as ``open_store``."""
+    with open_campaign(config) as campaign:
+        office = LeaseRenewer(campaign)
+        office.start()
+        try:
+            yield office
+        finally:
+            office.close()
+
+
+class Standby:
+    """Takes turns as a ``Supervisor`` does, and asks Slurm for nothing."""
+
+    def __init__(self, service: DaemonService) -> None:
+        self._service = service
+        self._said = ""
+        self.failures = 0
+        """Turns failed in a row."""
+
+    def cycle(self) -> Cycle:
+        """Read what is stored by now; a sentence that says who leads."""
+        why = self._service.tenure.impediment()
+        for asked in self._service.commands.take_all():
+            asked.answer.set_exception(MirageError(f"this daemon does not act now: {why}"))
+        sentence = f"stands by: {why}"
+        if sentence != self._said:
+            _LOG.info("event=standby reason=%r", why)
+            self._said = sentence
+        try:
+            self._service.stand_by(sentence)
+        except (StoreUnavailable, ConfigError) as error:
+            self.failures += 1
+            loop = self._service.loop
+            loop.status = loop.status.failing(f"{why}; cannot read the stored chains: {error}")
+            _LOG.warning("event=stored_state_unavailable error=%r", str(error))
+        else:
+            self.failures = 0
+        return Cycle(sentence, NEVER, deciding=False)
 
 
 class Supervisor:
     """Runs the cycles of a service and recovers from failed ones."""
 
-    def __init__(self, service: Service, jumps: JumpWatch | None = None) -> None:
+    def __init__(self, service: DaemonService, jumps: JumpWatch | None = None) -> None:
         self._service = service
         self._jumps = jumps or JumpWatch()
         self._seen: set[str] = set()
@@ -45,7 +146,7 @@ class Supervisor:
         self._tell(cycle.faults)
         return cycle
 
-    def _tell(self, faults: tuple[Fault, ...]) -> None:
+    def _tell(self, faults: tuple[ChainFault, ...]) -> None:
         """Count the errors of single chains and commands; those of a chain are logged once an hour each."""
         for fault in faults:
             self._service.watching.meters.chain_failed()

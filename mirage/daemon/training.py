@@ -1,32 +1,107 @@
-"""Trains models periodically on the jobs that the daemon knows, and tests them on later weeks."""
+"""Trains models periodically on the jobs that the daemon knows, and tests them on later weeks.
+
+A training runs as a process on this machine or as a job on the cluster.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
 import shutil
+import subprocess
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
+from mirage.atomic_file import read_regular, write_atomically
+from mirage.backends.background import last_line, run_aside
 from mirage.daemon.proof import LEAST, NAIVE, USUAL, proofs_of, spans_of
-from mirage.documenttext import parse_json
+from mirage.documentreading import parse_json
 from mirage.domain.errors import MirageError
 from mirage.domain.job import ABSENT
 from mirage.ownprocess import own_python
-from mirage.wholefile import read_regular, write_anew
+from mirage.training.launch import JobFailed, SlurmJobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
     from threading import Event
 
-    from mirage.daemon.launching import Launcher
-    from mirage.daemon.proof import Proof, Spans
+    from mirage.daemon.proof import Spans, TestCosts
     from mirage.domain.job import Seconds
     from mirage.domain.jobtable import JobTable
     from mirage.domain.objective import Weights
     from mirage.ports import Clock
-    from mirage.predictors.artifacts.shelf import Shelf
+    from mirage.predictors.model_registry import ModelRegistry
+
+_CPUS = 8
+"""Resources that a training job requests."""
+
+
+class TrainingFailed(MirageError):
+    """A training ended badly; the text has its last words."""
+
+
+class Launcher(Protocol):
+    """Runs one training command to its end, on this machine or as a job."""
+
+    workers: int
+    """Processes that it has room for."""
+
+    def run(self, argv: Sequence[str], folder: Path, stopped: Event) -> bool:
+        """Whether it ended well; ``False``: it was ended because ``stopped`` was set.
+
+        What it says is in ``folder``. Raises ``TrainingFailed``.
+        """
+
+
+class LocalLauncher:
+    """A process of least priority next to the daemon."""
+
+    workers = 1
+
+    def run(self, argv: Sequence[str], folder: Path, stopped: Event) -> bool:
+        """Run the command as a child process. See ``Launcher``."""
+        log = folder / "train.log"
+        status = run_aside(argv, folder, log, stopped.wait)
+        if status:
+            raise TrainingFailed(f"exit {status}: {last_line(log)}; full log in {log}")
+        return status is not None
+
+
+class SlurmLauncher:
+    """A job of the daemon's user, by submitit; its partition and account are as ``SBATCH_PARTITION`` and such say.
+
+    ``folder`` must be on a file system that the nodes share.
+    """
+
+    workers = _CPUS
+
+    def __init__(self, cluster: str = "slurm") -> None:
+        """``cluster``: submitit's name of where jobs run. Raises ``MissingExtra``; ``ConfigError``: no Slurm."""
+        self._cluster = cluster
+        self._jobs(Path()).check()
+
+    def run(self, argv: Sequence[str], folder: Path, stopped: Event) -> bool:
+        """Run the command as a Slurm job. See ``Launcher``."""
+        work = [partial(_run_command, tuple(argv), str(folder))]
+        with closing(self._jobs(folder).watched(work)) as job:
+            try:
+                for _ in job:
+                    if stopped.is_set():
+                        return False
+            except JobFailed as error:
+                raise TrainingFailed(str(error)) from error
+        return True
+
+    def _jobs(self, folder: Path) -> SlurmJobs:
+        return SlurmJobs(folder / "jobs", "mirage-train", _CPUS, cluster=self._cluster)
+
+
+def _run_command(argv: tuple[str, ...], folder: str) -> None:
+    subprocess.run(argv, cwd=folder, check=True)  # noqa: S603 - this program itself
+
 
 _LOG = logging.getLogger(__name__)
 
@@ -37,7 +112,7 @@ _TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Curriculum:
+class RetrainingSettings:
     """Models to train, on what data, and how often."""
 
     every: Seconds
@@ -70,7 +145,7 @@ class Begun:
 class Retraining:
     """Trains a model when the last one is older than its interval."""
 
-    curriculum: Curriculum
+    curriculum: RetrainingSettings
     jobs: Callable[[Seconds], JobTable]
     """Jobs submitted since a time."""
     cluster: Callable[[Path], str]
@@ -79,7 +154,7 @@ class Retraining:
     clock: Clock
     folder: Path
     """For its files."""
-    shelf: Shelf
+    shelf: ModelRegistry
     """On which the results are kept."""
     changed: Callable[[], None]
     """Called when another model is in use, or in shadow."""
@@ -184,8 +259,8 @@ class Retraining:
         self.changed()
         return "; ".join(said)
 
-    def _place(self, model: Path, proof: Proof, before: Proof | None, spans: Spans) -> str:
-        from mirage.predictors.artifacts.shelf import read_package
+    def _place(self, model: Path, proof: TestCosts, before: TestCosts | None, spans: Spans) -> str:
+        from mirage.predictors.model_registry import read_package
 
         kept = self.shelf.keep(model)
         if kept.current:
@@ -210,7 +285,7 @@ class Retraining:
     def _note(self, begun: Begun) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         try:
-            write_anew(self._marker, json.dumps(asdict(begun)).encode())
+            write_atomically(self._marker, json.dumps(asdict(begun)).encode())
         except OSError as error:
             raise MirageError(f"cannot write {self._marker}, so no model is trained: {error}") from error
 

@@ -1,7 +1,8 @@
 """What a user may name, and how large it may be: one table for the API, ``#MIRAGE`` lines and the configuration.
 
-Bounds are checked where a value enters. What is stored already is read whatever its size, but for a script whose
-directives or first line are beyond their bounds: where Mirage itself reads these, it rejects the submission.
+Bounds are checked where a value enters. What is stored already is read whatever its size, but for a script
+whose directives or first line are beyond their bounds: where Mirage itself reads these, it rejects the
+submission. Times are bounded as well: here is their text form, too.
 """
 
 from __future__ import annotations
@@ -9,12 +10,16 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from mirage.domain.errors import BadSpelling
 from mirage.domain.job import HIGHEST_JOB_ID, NO_RESOURCE_LIMIT, UNLIMITED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from mirage.domain.job import Seconds
 
 YEAR = UNLIMITED
 """Seconds; the longest duration of one job, of a pause, of a grace period."""
@@ -290,3 +295,33 @@ def _size(value: Any) -> int:
     if isinstance(value, str):
         return len(value.encode("utf-8", "surrogateescape")) + 1
     return sum(map(_size, value)) if isinstance(value, tuple) else 0
+
+
+_LAST = 253_402_300_799  # the end of the year 9999
+_MOST_DIGITS = 18
+
+
+def format_instant(seconds: Seconds) -> str:
+    """Epoch seconds as RFC 3339 has them in UTC, ``2026-11-21T14:36:00Z``; beyond the calendar the bare number."""
+    if not 0 <= seconds <= _LAST:
+        return str(seconds)
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def read_instant(text: str) -> Seconds:
+    """Epoch seconds of a date, a date and time (UTC unless it says otherwise), or of epoch seconds.
+
+    Raises ``BadSpelling`` for anything else, and for times before 1970 or after 2106.
+    """
+    if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS:
+        seconds = int(text)
+    else:
+        try:
+            instant = datetime.fromisoformat(text)
+            seconds = int((instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp())
+        except ValueError:
+            problem = "expected a date such as 2023-02-01 or 2023-02-01T12:00, or epoch seconds"
+            raise BadSpelling(text, problem) from None
+    if not 0 <= seconds <= LATEST:
+        raise BadSpelling(text, f"expected a time from 1970 to {format_instant(LATEST)}")
+    return seconds

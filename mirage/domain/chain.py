@@ -12,8 +12,7 @@ from mirage.domain.failurepolicy import USUAL, FailurePolicies
 from mirage.domain.files import HANDOVER_FOLDER
 from mirage.domain.job import ABSENT, JobId, JobRequest, Seconds, SignalReach, WarnSignal
 from mirage.domain.link import NO_JOB, Link, LinkState
-from mirage.domain.objective import CHEAPEST, Aim
-from mirage.domain.outcome import Outcome, as_submitted_at, submitted_at_end
+from mirage.domain.objective import CHEAPEST, Objective, Outcome, as_submitted_at, submitted_at_end
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,7 +54,7 @@ class HandoverPolicy(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Handover:
+class HandoverSettings:
     """How a running predecessor is ended: a signal, a grace period, then cancellation."""
 
     policy: HandoverPolicy = HandoverPolicy.NONE
@@ -118,7 +117,7 @@ class Chain:
     """When it has done its work."""
     failures: FailurePolicies = USUAL
     """Actions after a failed link, by kind of failure."""
-    handover: Handover = Handover()
+    handover: HandoverSettings = HandoverSettings()
     """Settings for the end of a running predecessor."""
     steering: Steering = Steering.OFF
     """Mode in which a pending successor is held."""
@@ -126,7 +125,7 @@ class Chain:
     """Time before its predecessor's end at which a held successor is released; 0, or one writer: stays pinned."""
     predictor: str = ""
     """Which predictor chooses when its links are submitted; empty: the daemon's."""
-    aim: Aim = CHEAPEST
+    aim: Objective = CHEAPEST
     """Objective of its handovers."""
     tasks_state: str = ""
     """Directory in which its links write the states of their tasks; empty: they are not shown."""

@@ -93,7 +93,7 @@ Command = ChainCommand | LiftProtection | PutAway
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PendingCommand:
     """A command and the promise of its answer."""
 
     command: Command

@@ -1,20 +1,57 @@
-"""Observations, predictions and decisions."""
+"""Observations, Slurm's planned starts, predictions and decisions."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mirage.domain.job import ABSENT, NEVER, Job, JobRequest, Seconds
-from mirage.domain.jobtraits import JobTraits
-from mirage.domain.plannedstart import NO_PLAN, PlannedStart
+from mirage.domain.jobtable import JobTraits
 
 if TYPE_CHECKING:
     from mirage.domain.jobtable import JobTable
     from mirage.domain.snapshot import Snapshot
+
+
+class PlanStatus(StrEnum):
+    """Status of Slurm's planned start."""
+
+    KNOWN = "known"
+    BEYOND_WINDOW = "Slurm plans no start within its backfill window"
+    NOT_PERMITTED = "Slurm cannot be queried for the plan as the owner"
+    REJECTED = "Slurm rejects such a job"
+    UNAVAILABLE = "Slurm does not answer the query for its plan"
+    NOT_ASKED = "Slurm has not been queried for its plan yet"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStart:
+    """When Slurm would start a job that is submitted now."""
+
+    status: PlanStatus = PlanStatus.NOT_ASKED
+    start: Seconds = ABSENT
+    """``ABSENT`` unless the plan is known."""
+    asked_at: Seconds = ABSENT
+    """When Slurm was asked; an older plan is the one for a job submitted then."""
+
+    @classmethod
+    def known(cls, start: Seconds, asked_at: Seconds = ABSENT) -> PlannedStart:
+        """Return a plan that starts at ``start``, as Slurm answered at ``asked_at``."""
+        return cls(PlanStatus.KNOWN, start, asked_at)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether Slurm has planned a start."""
+        return self.status is PlanStatus.KNOWN
+
+
+NO_PLAN = PlannedStart()
+"""Nobody asked."""
+
 
 Int64 = NDArray[np.int64]
 Float32 = NDArray[np.float32]
@@ -208,7 +245,7 @@ class Submit:
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class Defer:
     """The decision not to submit in this cycle, and why."""
 
     reason: str
@@ -216,4 +253,4 @@ class Hold:
     """When the same forecast of the wait would submit; ``NEVER`` where that was not computed."""
 
 
-Decision = Submit | Hold
+Decision = Submit | Defer

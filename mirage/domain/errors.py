@@ -114,7 +114,7 @@ class StoreUnavailable(MirageError):
     """The database cannot be written or read now; nothing is half-written. The text says where and what to do."""
 
 
-class Deposed(StoreUnavailable):
+class LeadershipLost(StoreUnavailable):
     """Another daemon leads by now: nothing of ours is written; the text names it."""
 
 

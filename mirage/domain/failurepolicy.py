@@ -21,7 +21,7 @@ class FailureKind(StrEnum):
     """Someone cancelled it, pending or running, and it was not Mirage."""
 
 
-class Recovery(StrEnum):
+class FailureAction(StrEnum):
     """Reaction of a chain to a failed link."""
 
     CONTINUE = "continue"
@@ -36,7 +36,7 @@ class Recovery(StrEnum):
 class FailurePolicy:
     """Policy for one kind of failure."""
 
-    recovery: Recovery
+    recovery: FailureAction
     """The action that follows."""
     retries: int = 3
     """RETRY only: failures in a row that are still followed by another link."""
@@ -45,26 +45,26 @@ class FailurePolicy:
 
     def pause(self, failures: int) -> Seconds:
         """Seconds to wait after this many failures in a row (1 or more)."""
-        if self.recovery is not Recovery.RETRY:
+        if self.recovery is not FailureAction.RETRY:
             return 0
         return min(self.backoff << min(failures - 1, 16), max(self.backoff, _LONGEST_BACKOFF))
 
     def gives_up(self, failures: int) -> bool:
         """Whether this many failures in a row end the chain."""
-        if self.recovery is Recovery.STOP:
+        if self.recovery is FailureAction.STOP:
             return True
-        return self.recovery is Recovery.RETRY and failures > self.retries
+        return self.recovery is FailureAction.RETRY and failures > self.retries
 
 
 @dataclass(frozen=True, slots=True)
 class FailurePolicies:
     """One policy for each kind of failure."""
 
-    exit: FailurePolicy = FailurePolicy(Recovery.RETRY)
+    exit: FailurePolicy = FailurePolicy(FailureAction.RETRY)
     """Policy after a failed script."""
-    node: FailurePolicy = FailurePolicy(Recovery.CONTINUE)
+    node: FailurePolicy = FailurePolicy(FailureAction.CONTINUE)
     """Policy after a failure of the cluster."""
-    cancelled: FailurePolicy = FailurePolicy(Recovery.STOP)
+    cancelled: FailurePolicy = FailurePolicy(FailureAction.STOP)
     """Policy after a cancellation by a user."""
 
     def of(self, kind: FailureKind) -> FailurePolicy:

@@ -1,12 +1,33 @@
-"""Jobs as Slurm knows them: states, requests, dependencies."""
+"""Jobs as Slurm knows them: states, requests, dependencies, generic resources.
+
+Imports no package of others: all helpers of users import it.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
-from typing import NamedTuple, NewType
+from typing import TYPE_CHECKING, NamedTuple, NewType
 
 from mirage.domain.errors import BadSpelling
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+NO_GRES = "none"
+"""Slurm's own word for no generic resources."""
+
+
+def gres_class(amounts: Iterable[tuple[str, int]], nodes: int = 1) -> tuple[str, int]:
+    """Kinds such as ``gpu:a100`` or ``gpu,nvme`` (GPUs first), and how many of the first each node has.
+
+    ``amounts`` are totals over ``nodes``; shares are rounded up. Without any: ``NO_GRES`` and 0.
+    """
+    found = sorted((name.partition(":")[0] != "gpu", name, amount) for name, amount in amounts if amount > 0)
+    if not found:
+        return NO_GRES, 0
+    return ",".join(dict.fromkeys(name for _, name, _ in found)), -(-found[0][2] // max(nodes, 1))
+
 
 JobId = NewType("JobId", int)
 """A Slurm job id (of one array task, where arrays are expanded)."""

@@ -23,7 +23,7 @@ class ScriptReference:
     size: int
     """Bytes of all three."""
     plan_settings: str
-    """Digest of what ``sbatch`` reads of them (``mirage.slurm.plansettings``)."""
+    """Digest of what ``sbatch`` reads of them (``mirage.slurm.batchscript``)."""
     arguments: str = ""
     """Digest of the arguments alone; empty: not known."""
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.domain.job import ABSENT, Job, Seconds
-from mirage.domain.joblabels import JobLabels
+from mirage.domain.jobtable import JobLabels
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,7 +34,7 @@ class JobColumns:
     """Running: when it started. Pending: Slurm's planned start, ``ABSENT`` where it has none."""
     priority: Column
     series: Column
-    """Equal for jobs of one user and name, digits in the name aside (``mirage.domain.series``)."""
+    """Equal for jobs of one user and name, digits in the name aside (``mirage.domain.jobtable``)."""
 
     def __len__(self) -> int:
         return len(self.job_id)

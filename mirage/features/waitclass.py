@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.domain.gresclass import NO_GRES, gres_class
+from mirage.domain.job import NO_GRES, gres_class
 from mirage.slurm.jobrequest import said_by_options
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ ENOUGH = 20
 """With fewer of a class, a wider one counts; failing that, all of the partition."""
 
 
-class Gres(Enum):
+class GresDemand(Enum):
     """How much of the generic resources is asked for."""
 
     SAME = "same kinds and types"
@@ -58,7 +58,7 @@ class Gres(Enum):
 class Rung:
     """One class: what jobs must have in common with the request."""
 
-    gres: Gres = Gres.ANY
+    gres: GresDemand = GresDemand.ANY
     qos: bool = False
     account: bool = False
     size: bool = False
@@ -67,7 +67,7 @@ class Rung:
 
 _FINER = ((True, True, True), (False, True, True), (False, False, True), (False, False, False))
 """Account, size, limit."""
-LADDER = tuple(Rung(gres, qos, *finer) for gres, qos, finer in product(Gres, (True, False), _FINER))
+LADDER = tuple(Rung(gres, qos, *finer) for gres, qos, finer in product(GresDemand, (True, False), _FINER))
 """From the narrowest class to all of the partition: what decides most about a wait is left out last.
 
 Left out are in turn the account, size, limit, QOS, GRES type, GRES. Other GRES are other nodes, so another queue.
@@ -134,18 +134,18 @@ class _Likeness:
 
     def members(self, rung: Rung) -> Mask | None:
         """Who is of the class; ``None`` where it is not known what that is, or it is that of the rung before."""
-        if rung.gres is Gres.ANY_TYPE and not self._opens_types:
+        if rung.gres is GresDemand.ANY_TYPE and not self._opens_types:
             return None
         parts: list[Mask | None] = []
-        if rung.gres is not Gres.ANY:
-            parts.append(self._same_gres if rung.gres is Gres.SAME else self._similar_gres)
+        if rung.gres is not GresDemand.ANY:
+            parts.append(self._same_gres if rung.gres is GresDemand.SAME else self._similar_gres)
         if rung.qos:
             parts.append(self._same_qos)
         if rung.account:
             parts.append(self._same_account)
         if rung.size:
             parts.append(self._same_nodes)
-            parts += [self._same_gres_count] if rung.gres is not Gres.ANY else []
+            parts += [self._same_gres_count] if rung.gres is not GresDemand.ANY else []
         if rung.limit:
             parts.append(self._same_limit)
         known = [part for part in parts if part is not None]
@@ -161,7 +161,7 @@ class _Likeness:
         kinds = self._gres[0] if self._gres is not None else ""
         shared = "no GRES" if kinds == NO_GRES else f"GRES {kinds}"
         return [
-            *({Gres.SAME: [shared], Gres.ANY_TYPE: [f"{shared} of any type"]}.get(rung.gres, [])),
+            *({GresDemand.SAME: [shared], GresDemand.ANY_TYPE: [f"{shared} of any type"]}.get(rung.gres, [])),
             *([f"QOS {self._qos}"] if rung.qos else []),
             *([f"account {self._account}"] if rung.account else []),
         ]
@@ -170,7 +170,7 @@ class _Likeness:
         """Return the criteria left out, if jobs differ in them."""
         traits, asked = self._recent.traits, self._gres is None or self._gres[0] != NO_GRES
         left_out = {
-            "GRES": rung.gres is Gres.ANY and (asked or _any_known(traits.gres)),
+            "GRES": rung.gres is GresDemand.ANY and (asked or _any_known(traits.gres)),
             "QOS": not rung.qos and bool(self._qos or _any_known(traits.qos)),
             "account": not rung.account and bool(self._account or _any_known(traits.account)),
             "size": not rung.size,

@@ -1,4 +1,4 @@
-"""Counters and histograms since the start of the process; thread-safe."""
+"""Counters and histograms since the start of the process, thread-safe; and their text format."""
 
 from __future__ import annotations
 
@@ -13,18 +13,30 @@ from prometheus_client import (
     ProcessCollector,
     disable_created_metrics,
 )
+from prometheus_client.exposition import choose_encoder
 
 from mirage import __version__
 from mirage.control.forecasts import PLACES
 from mirage.domain.journal import EntryKind
-from mirage.metrics.buckets import ANSWERS, GAPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from mirage.control.forecasts import Foreseen
+    from mirage.control.forecasts import OpenForecast
     from mirage.domain.chain import ChainId
     from mirage.domain.journal import Entry
+
+ANSWERS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+"""Durations of cycles, polls and predictions."""
+GAPS = (0.0, 60.0, 300.0, 900.0, 1_800.0, 3_600.0, 7_200.0, 14_400.0, 43_200.0, 86_400.0, 172_800.0)
+"""Interruptions, overlaps and forecast errors."""
+
+
+def expose(registry: CollectorRegistry, accept: str) -> tuple[bytes, str]:
+    """Return the metrics and their content type; OpenMetrics if ``accept`` requests it."""
+    encode, content_type = choose_encoder(accept)
+    return encode(registry), content_type
+
 
 _NOBODY = "none"
 """Predictor label of decisions without a prediction."""
@@ -130,7 +142,7 @@ class Meters:
         """Count a message; ``result``: ``sent``, ``failed`` or ``dropped``."""
         self._notifications.labels(channel, result).inc()
 
-    def came_true(self, foreseen: Foreseen) -> None:
+    def came_true(self, foreseen: OpenForecast) -> None:
         """Record the error of a forecast when its link has started."""
         name = self._called(foreseen.predictor)
         self._errors.labels(name).observe(abs(foreseen.error))

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mirage.domain.decision import (
+    NO_PLAN,
     ActionScores,
     Observation,
+    PlannedStart,
+    PlanStatus,
     RecentWaits,
     Standing,
     WaitForecast,
@@ -20,7 +23,6 @@ from mirage.domain.decision import (
 )
 from mirage.domain.job import ABSENT, Job, JobId, JobRequest, JobState
 from mirage.domain.jobtable import job_table
-from mirage.domain.plannedstart import NO_PLAN, PlannedStart, PlanStatus
 from mirage.domain.snapshot import JobColumns, PartitionState, Snapshot
 from mirage.features.summary import COLUMNS, summarise
 

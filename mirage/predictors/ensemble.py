@@ -1,4 +1,4 @@
-"""Ensemble of forecasts: weighted by past losses, and calibrated by past outcomes."""
+"""Several predictors as one: forecasts weighted by past losses (AdaHedge) and calibrated, or a majority vote."""
 
 from __future__ import annotations
 
@@ -10,24 +10,152 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mirage.domain.decision import WaitForecast, forecast_of
+from mirage.domain.decision import ActionScores, WaitForecast, checked, forecast_of
 from mirage.domain.job import ABSENT
 from mirage.features.waitclass import class_of
-from mirage.predictors.conformal import QuantileTracker, scaled, unscaled
-from mirage.predictors.experience import SPACING, WANTED, ClassExperience
-from mirage.predictors.experts import AdaHedge, pinball
-from mirage.predictors.members import ENSEMBLE, Members, members_of
+from mirage.predictors.baselines import CLASS_LEVELS
+from mirage.predictors.members import ENSEMBLE, VOTE, Members, members_of
+from mirage.predictors.past_predictions import SPACING, WANTED, ClassExperience, QuantileTracker, scaled, unscaled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from mirage.domain.decision import Observation, Prediction
     from mirage.domain.job import Seconds
+    from mirage.domain.objective import Weights
     from mirage.ports import Predictor
 
+_HALF = 0.5
+"""Threshold: half of the votes is not a majority for submitting."""
+
+
+class Vote:
+    """Majority vote: each member's forecast or scores decide whether it would submit now.
+
+    Its forecast is the mean of the members' quantiles (Lichtendahl, Grushka-Cockayne & Winkler,
+    Management Science 59, 2013); it decides for chains that want something else than the least cost.
+    """
+
+    def __init__(self, members: Sequence[Predictor], name: str, weights: Weights) -> None:
+        """``weights``: determine the quantile that is compared with the predecessor's end."""
+        self.name = name
+        self.wants = reduce(or_, (member.wants for member in members))
+        self._members = Members(members, name)
+        self._level = weights.critical_level
+
+    def predict(self, observation: Observation) -> Prediction:
+        """Return the votes as scores, or a forecast without a predecessor; a failing member is left out.
+
+        Raises ``ValueError`` that says why where no member answers.
+        """
+        asked = self._members.ask(observation, checked)
+        answers = {
+            member.name: answer
+            for member, answer in zip(self._members.all, asked, strict=True)
+            if answer is not None
+        }
+        return majority(answers, observation, self._level)
+
+
+def majority(answers: Mapping[str, Prediction], observation: Observation, level: float) -> Prediction:
+    """Return the votes as scores, or a forecast if no predecessor runs.
+
+    ``answers``: by the names of those who gave them; ``level``: see ``would_submit``. Raises ``ValueError`` where
+    no predecessor runs and none has a forecast.
+    """
+    forecast = _mean([forecast_of(answer) for answer in answers.values()])
+    predecessor = observation.predecessor
+    if predecessor is None or predecessor.end == ABSENT:
+        if forecast is None:
+            raise ValueError("its members score actions, which requires a predecessor")
+        return forecast
+    votes = {name: would_submit(answer, predecessor.end, level) for name, answer in answers.items()}
+    submit = sum(votes.values())
+    return ActionScores(submit, len(votes) - submit + _HALF, forecast, _said(votes))
+
+
+def would_submit(prediction: Prediction, end: float, level: float) -> bool:
+    """Return whether a prediction favours submitting now: by scores, or if its quantile reaches ``end``."""
+    if isinstance(prediction, ActionScores):
+        return prediction.submit >= prediction.hold
+    return prediction.at(level) >= end
+
+
+def vote_of(parameter: str, build: Callable[[str], Predictor], weights: Weights) -> Vote:
+    """Build a vote from members joined by ``+``. Raises ``ValueError``, and as ``build`` does."""
+    return Vote([build(name) for name in members_of(VOTE, parameter)], f"{VOTE}:{parameter}", weights)
+
+
+def _mean(forecasts: Sequence[WaitForecast | None]) -> WaitForecast | None:
+    """Return the combined forecast; ``None`` if no member predicts a start."""
+    starts = [[forecast.at(level) for level in CLASS_LEVELS] for forecast in forecasts if forecast is not None]
+    finite = [row for row in starts if np.isfinite(row).all()]
+    return WaitForecast(CLASS_LEVELS, tuple(np.mean(finite, axis=0).tolist())) if finite else None
+
+
+def _said(votes: dict[str, bool]) -> str:
+    """Return the votes in words."""
+    for_it, against = ([name for name, vote in votes.items() if vote is side] for side in (True, False))
+    parts = [f"{', '.join(for_it)} would submit now"] if for_it else []
+    parts += [f"{', '.join(against)} would hold"] if against else []
+    return f"{len(for_it)} of {len(votes)} would submit now: {'; '.join(parts)}"
+
+
+if TYPE_CHECKING:
     Floats = NDArray[np.float64]
+
+
+class AdaHedge:
+    """Weights of predictors; equal before the first round.
+
+    De Rooij, van Erven, Grunwald & Koolen (JMLR 15, 2014): exponential weights whose rate falls with the gap
+    between the mixture's loss and the mix loss, so that nothing is to be tuned and losses may have any scale.
+    Against the best of K advisers the expected loss is worse by at most
+    ``sqrt(sum(s**2) ln K) + max(s) (4/3 ln K + 2)``, s being each round's spread of losses (their Theorem 8).
+    """
+
+    def __init__(self, advisers: int, memory: float = 1.0) -> None:
+        """``memory``: discount factor of past losses per round; 1: no discount, as in the proven bound."""
+        self._memory = memory
+        self._total: Floats = np.zeros(advisers)
+        self._gap = 0.0
+
+    @property
+    def weights(self) -> Floats:
+        """Current weights, which sum to 1."""
+        return self._mix()[0]
+
+    def learn(self, losses: Floats) -> None:
+        """Update with the loss of each predictor in one round."""
+        weights, before = self._mix()
+        self._total = self._total + losses
+        # Rounding may make it slightly negative.
+        gap = max(0.0, float(weights @ losses) - (self._mix()[1] - before))
+        self._gap = self._memory * (self._gap + gap)
+        self._total = self._memory * self._total
+
+    def _mix(self) -> tuple[Floats, float]:
+        """Weights and mix loss at the learning rate of the gap; without a gap the best share all weight."""
+        least = float(self._total.min())
+        if self._gap == 0.0:
+            best = self._total == least
+            return best / best.sum(), least
+        rate = float(np.log(len(self._total))) / self._gap
+        weights = np.exp(-rate * (self._total - least))
+        return weights / weights.sum(), least - float(np.log(weights.mean())) / rate
+
+
+def pinball(levels: Floats, quantiles: Floats, value: Floats) -> Floats:
+    """Mean over ``levels`` of the quantile loss (Koenker & Bassett, Econometrica 46, 1978), in the value's unit.
+
+    ``quantiles`` (..., levels) against ``value`` (...).
+    """
+    error = value[..., None] - quantiles
+    found: Floats = np.maximum(levels * error, (levels - 1.0) * error).mean(axis=-1)
+    return found
+
 
 LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 

@@ -9,15 +9,10 @@ from typing import TYPE_CHECKING, Any
 from mirage.domain.errors import ConfigError, MirageError, PluginNotFound
 from mirage.domain.objective import Weights
 from mirage.predictors.auto import auto_of
-from mirage.predictors.average import AverageWait
-from mirage.predictors.ensemble import ensemble_of
-from mirage.predictors.fixed import FixedLead
-from mirage.predictors.members import AUTO, COMBINED, ENSEMBLE, VOTE
-from mirage.predictors.naming import SHOWN
-from mirage.predictors.quantile import QuantileOfClass
-from mirage.predictors.reactive import Reactive
+from mirage.predictors.baselines import AverageWait, FixedLead, QuantileOfClass, Reactive
+from mirage.predictors.ensemble import ensemble_of, vote_of
+from mirage.predictors.members import AUTO, COMBINED, ENSEMBLE, SHOWN, VOTE
 from mirage.predictors.slurmplan import SlurmPlan
-from mirage.predictors.vote import vote_of
 from mirage.slurm import duration
 
 if TYPE_CHECKING:

@@ -8,16 +8,14 @@ import numpy as np
 
 from mirage.domain.decision import WaitForecast, Wants
 from mirage.domain.job import ABSENT
-from mirage.predictors.conformal import KNEE, censored_quantiles, scaled, unscaled
-from mirage.predictors.experience import WANTED, Experience
+from mirage.predictors.past_predictions import KNEE, WANTED, Experience, censored_quantiles, scaled, unscaled
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from mirage.domain.decision import Observation
+    from mirage.domain.decision import Observation, PlannedStart
     from mirage.domain.job import Seconds
-    from mirage.domain.plannedstart import PlannedStart
-    from mirage.predictors.experience import ClassExperience
+    from mirage.predictors.past_predictions import ClassExperience
 
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
 

@@ -1,19 +1,47 @@
-"""Submit now or hold: the one rule that turns a prediction into a decision. Pure."""
+"""Submit now or hold: the one rule that turns a prediction into a decision. Pure.
+
+Probabilities and means of a forecast at one time are exact for its piecewise linear quantiles.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from mirage.domain.decision import ActionScores, Decision, Hold, Submit, WaitForecast, forecast_of
+import numpy as np
+
+from mirage.domain.decision import ActionScores, Decision, Defer, Submit, WaitForecast, forecast_of
 from mirage.domain.job import ABSENT, NEVER, JobState
-from mirage.domain.objective import CHEAPEST, Aim, AimKind
-from mirage.provisioner.chances import chance_before, expected_overlap
+from mirage.domain.objective import CHEAPEST, Objective, ObjectiveKind
 
 if TYPE_CHECKING:
     from mirage.domain.chain import Chain
     from mirage.domain.decision import Observation, Prediction
     from mirage.domain.job import Seconds
+
+
+def chance_before(forecast: WaitForecast, instant: float) -> float:
+    """The probability of a start before ``instant``; what lies beyond the outermost levels is at their starts."""
+    starts, levels = forecast.starts, forecast.levels
+    above = int(np.searchsorted(starts, instant, side="left"))
+    if above in (0, len(starts)):
+        return float(above > 0)
+    share = (instant - starts[above - 1]) / (starts[above] - starts[above - 1])
+    return levels[above - 1] + share * (levels[above] - levels[above - 1])
+
+
+def expected_overlap(forecast: WaitForecast, end: float) -> float:
+    """Mean of the seconds by which the start comes before ``end``: the integral of the quantiles below it."""
+    early = np.maximum(end - np.array(forecast.starts), 0.0)
+    levels = np.array(forecast.levels)
+    below = chance_before(forecast, end)
+    # Trapezoids between the levels below ``end``, a triangle up to it; rectangles where quantiles are constant.
+    inside = levels < below
+    places, heights = np.append(levels[inside], below), np.append(early[inside], 0.0)
+    if below == 1.0:
+        heights[-1] = early[-1]
+    whole = float(np.trapezoid(heights, places)) if len(places) > 1 else 0.0
+    return whole + float(levels[0] * early[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +55,7 @@ class DecisionRule:
     early: float = 0.125
     """Cost of a second by which a predecessor is ended early, if one of interruption costs ``level`` and
     one with both links ``1 - level``."""
-    aim: Aim = CHEAPEST
+    aim: Objective = CHEAPEST
     """The chain's."""
     together: float = float("inf")
     """Maximum overlap, s: then the predecessor is ended."""
@@ -39,22 +67,22 @@ class DecisionRule:
     @property
     def is_plain(self) -> bool:
         """Whether interruption and overlap have but their prices, which predictors that score actions know."""
-        return self.aim.kind is AimKind.CHEAPEST and self.together == float("inf")
+        return self.aim.kind is ObjectiveKind.CHEAPEST and self.together == float("inf")
 
 
 def forced(observation: Observation) -> Decision | None:
     """The decision where no prediction is asked: stale data, no predecessor, or one not running."""
     if observation.snapshot.stale:
-        return Hold("the controller does not answer: the last snapshot may be out of date")
+        return Defer("the controller does not answer: the last snapshot may be out of date")
     predecessor = observation.predecessor
     if predecessor is None:
         return Submit("no link of the chain is on the cluster")
     if predecessor.state is JobState.SUSPENDED:  # Slurm does not count this time towards the limit
-        return Hold("the predecessor is suspended: its end is unknown")
+        return Defer("the predecessor is suspended: its end is unknown")
     if predecessor.state.finished or predecessor.end <= observation.time:
         return Submit("the predecessor has ended")
     if predecessor.state is not JobState.RUNNING or predecessor.end == ABSENT:
-        return Hold("the predecessor has not started: its end is unknown")
+        return Defer("the predecessor has not started: its end is unknown")
     return None
 
 
@@ -96,7 +124,7 @@ def submission_due(observation: Observation, prediction: Prediction, rule: Decis
     while submits - holds > 1:
         middle = (holds + submits) // 2
         # A later submission starts as much later; the forecast stays, and the end comes nearer instead.
-        if isinstance(_by_forecast(forecast, now, end - (middle - now), rule), Hold):
+        if isinstance(_by_forecast(forecast, now, end - (middle - now), rule), Defer):
             holds = middle
         else:
             submits = middle
@@ -105,39 +133,39 @@ def submission_due(observation: Observation, prediction: Prediction, rule: Decis
 
 def _by_forecast(forecast: WaitForecast, now: Seconds, end: Seconds, rule: DecisionRule) -> Decision:
     match rule.aim.kind:
-        case AimKind.NO_INTERRUPTION:
+        case ObjectiveKind.NO_INTERRUPTION:
             return _by_chance(forecast, end, rule)
-        case AimKind.OVERLAP:
+        case ObjectiveKind.OVERLAP:
             return _by_overlap(forecast, end, rule)
-        case AimKind.CHEAPEST:
+        case ObjectiveKind.CHEAPEST:
             return _by_cost(forecast, now, end, rule)
 
 
 def _by_scores(scores: ActionScores, rule: DecisionRule) -> Decision:
     unheard = (
         ""
-        if rule.aim.kind is AimKind.CHEAPEST
+        if rule.aim.kind is ObjectiveKind.CHEAPEST
         else f"; {rule.aim.kind} needs a predicted start, and there is none"
     )
     if scores.submit >= scores.hold:
         told = f"submitting now scores {scores.submit:.6g}, holding {scores.hold:.6g}"
         return Submit(f"{scores.basis or told}{unheard}")
     told = f"holding scores {scores.hold:.6g}, submitting now {scores.submit:.6g}"
-    return Hold(f"{scores.basis or told}{unheard}")
+    return Defer(f"{scores.basis or told}{unheard}")
 
 
 def _by_chance(forecast: WaitForecast, end: Seconds, rule: DecisionRule) -> Decision:
     """Submit when further waiting would leave a smaller chance than the objective requires."""
     chance = chance_before(forecast, end)
     told = f"submitted now it starts in time with probability {chance:.0%} (objective {rule.aim.value:.0%})"
-    return Submit(told) if forecast.at(rule.aim.value) >= end - rule.margin else Hold(told)
+    return Submit(told) if forecast.at(rule.aim.value) >= end - rule.margin else Defer(told)
 
 
 def _by_overlap(forecast: WaitForecast, end: Seconds, rule: DecisionRule) -> Decision:
     """Submit as soon as the expected overlap is within the objective."""
     overlap = expected_overlap(forecast, end)
     told = f"submitted now its expected overlap is {hours(overlap)} (objective at most {hours(rule.aim.value)})"
-    return Submit(told) if overlap <= rule.aim.value else Hold(told)
+    return Submit(told) if overlap <= rule.aim.value else Defer(told)
 
 
 def _by_cost(forecast: WaitForecast, now: Seconds, end: Seconds, rule: DecisionRule) -> Decision:
@@ -145,14 +173,14 @@ def _by_cost(forecast: WaitForecast, now: Seconds, end: Seconds, rule: DecisionR
     wait, left = hours(start - now), hours(end - now)
     if forecast.rule:
         told = f"{forecast.rule}, which is in {left}"
-        return Submit(told) if _is_cheaper_now(forecast, end - rule.margin, rule) else Hold(told)
+        return Submit(told) if _is_cheaper_now(forecast, end - rule.margin, rule) else Defer(told)
     if _is_cheaper_now(forecast, end - rule.margin, rule):
         told = f"submitted now it would wait {wait}; the predecessor ends in {left}"
         if start < end - rule.margin:
             late = 1.0 - chance_before(forecast, end)
             told = f"{told}; a late start (probability {late:.0%}) would cost more than an early replacement"
         return Submit(told)
-    return Hold(f"submitted now it would wait only {wait}; the predecessor ends in {left}")
+    return Defer(f"submitted now it would wait only {wait}; the predecessor ends in {left}")
 
 
 def _is_cheaper_now(forecast: WaitForecast, end: Seconds, rule: DecisionRule) -> bool:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mirage.domain.instants import spell_instant
+from mirage.domain.bounds import format_instant
 from mirage.domain.job import ABSENT, JobState
 from mirage.domain.link import LinkState
-from mirage.provisioner.requeues import ended_run
+from mirage.provisioner.failures import ended_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,7 +77,7 @@ class LinkRequeued:
     """When it was put into the queue again."""
 
     def __str__(self) -> str:
-        return f"link {self.index} ended at {spell_instant(self.end)}: its job was requeued"
+        return f"link {self.index} ended at {format_instant(self.end)}: its job was requeued"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +93,8 @@ class LinkStarted:
     def __str__(self) -> str:
         limit = "its time limit is unknown"
         if self.end != ABSENT:
-            limit = f"its time limit ends it at {spell_instant(self.end)}"
-        return f"link {self.index} started at {spell_instant(self.start)}, {limit}"
+            limit = f"its time limit ends it at {format_instant(self.end)}"
+        return f"link {self.index} started at {format_instant(self.start)}, {limit}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class LinkEnded:
 
     def __str__(self) -> str:
         return (
-            f"link {self.index} ended at {spell_instant(self.end)}: {self.state.name}, exit code {self.exit_code}"
+            f"link {self.index} ended at {format_instant(self.end)}: {self.state.name}, exit code {self.exit_code}"
         )
 
 
@@ -169,11 +169,11 @@ class LinkReturned:
     limit: Seconds = ABSENT
 
     def __str__(self) -> str:
-        return f"link {self.index} is known to Slurm again: it has run since {spell_instant(self.start)}"
+        return f"link {self.index} is known to Slurm again: it has run since {format_instant(self.start)}"
 
 
 @dataclass(frozen=True, slots=True)
-class LinkRefused:
+class LinkRejected:
     """The cluster rejected the planned link: it was never submitted."""
 
     index: int
@@ -248,7 +248,7 @@ Event = (
     | LinkEnded
     | LinkLost
     | LinkReturned
-    | LinkRefused
+    | LinkRejected
     | DoneFileSeen
     | PauseAsked
     | ResumeAsked
@@ -257,7 +257,7 @@ Event = (
 )
 
 
-def sightings(
+def link_events(
     record: ChainRecord, snapshot: Snapshot, done_file_seen: bool = False, *, adopts: bool = True
 ) -> tuple[Event, ...]:
     """The events that bring ``record`` up to what ``snapshot`` shows, in order; none when it is stale.

@@ -1,11 +1,18 @@
-"""Which ends of a link count as failures in a row. Pure."""
+"""Ends of links: which count as failures in a row, and whether the chain is complete by them. Pure.
+
+It is complete once it has run the number of links, or the total time, that its owner set. A job that goes back
+to the queue after it ran counts as a separate link.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mirage.domain.failurepolicy import FailureKind, Recovery
-from mirage.domain.job import ABSENT, JobState
+from mirage.domain.chain import ChainStatus
+from mirage.domain.failurepolicy import FailureAction, FailureKind
+from mirage.domain.job import ABSENT, JobState, PastRun
+from mirage.domain.link import Link, LinkState
 from mirage.provisioner.handover import told_to_leave
 
 if TYPE_CHECKING:
@@ -13,7 +20,63 @@ if TYPE_CHECKING:
 
     from mirage.domain.chain import ChainRecord
     from mirage.domain.job import Job, Seconds
-    from mirage.domain.link import Link
+    from mirage.provisioner.events import LinkRequeued
+
+
+def ended_run(link: Link, job: Job, now: Seconds) -> PastRun | None:
+    """Return the ended run of ``link`` whose job waits, runs or has ended again; ``None``: no such run.
+
+    ``submit`` is when the job was put into the queue again. Accounting shows the runs, also those that no snapshot
+    has shown. Slurm submits a requeued job again once its nodes are cleaned up, which may be much later than the
+    run's end; that counts where accounting does not know the run yet. Where neither is known, it ended before
+    ``now``.
+    """
+    if link.requeued:
+        return None
+    runs = [run for run in _past_runs(job) if run.start <= run.end <= now]
+    if not link.running:
+        if job.submit <= link.job_submit:  # a link that was never seen has had the runs of accounting
+            return None
+        missed = next((run for run in runs if run.submit >= link.job_submit), None)
+        return missed and missed._replace(submit=_submit_after(job, missed.start))
+    if job.state is not JobState.PENDING and job.submit <= link.start:
+        return None
+    known = [run.end for run in runs if run.start == link.start]
+    seen = job.submit if link.start < job.submit <= now else max(link.start, min(link.end, now))
+    return PastRun(_submit_after(job, link.start), link.start, known[-1] if known else seen)
+
+
+def _submit_after(job: Job, start: Seconds) -> Seconds:
+    """When the job was put into the queue for the run after the one that began at ``start``."""
+    return next((run.submit for run in _past_runs(job) if run.submit > start), job.submit)
+
+
+def _past_runs(job: Job) -> list[PastRun]:
+    return [PastRun(*run) for run in job.past_runs]
+
+
+def end_name(link: Link) -> str:
+    """End of the link in Slurm's terms."""
+    return "REQUEUED" if link.requeued else link.job_state.name
+
+
+def requeued(record: ChainRecord, event: LinkRequeued, now: Seconds) -> ChainRecord:
+    """The record after a run that ended in a requeue.
+
+    The job is the next link where none is there. Where one waits or runs already, or none is due, the job is
+    retired: it would be a second writer. Its run counts once it is gone.
+    """
+    link = record.links[event.index - 1]
+    ended = replace(link, end=event.end, job_state=JobState.PREEMPTED, requeued=True, job_submit=event.submit)
+    overtaken = any(other.index > link.index and (other.waiting or other.running) for other in record.links)
+    if record.over or link.is_retired or overtaken:
+        return record.with_link(replace(ended, state=LinkState.PENDING, retired=now))
+    record = record.with_link(replace(ended, state=LinkState.ENDED))
+    tag = record.chain.tag(record.next_index)
+    again = Link(record.next_index, tag, now, LinkState.SUBMITTED, link.job_id, event.submit)
+    reason = f"job {link.job_id} was requeued"
+    return record.with_link(replace(again, reason=reason, job_submit=event.submit, unpinned=link.unpinned))
+
 
 KINDS = {
     JobState.FAILED: FailureKind.EXIT,
@@ -77,7 +140,7 @@ def may_be_over(record: ChainRecord, lost: Link) -> str:
     unseen does not count: it would stop every service.
     """
     policies = record.chain.failures
-    stops = Recovery.STOP in (policies.exit.recovery, policies.node.recovery)
+    stops = FailureAction.STOP in (policies.exit.recovery, policies.node.recovery)
     later = any(link.started for link in record.links[lost.index :])
     if later or (record.chain.done.exit_code is None and not stops):
         return ""
@@ -118,3 +181,29 @@ def _awaited(record: ChainRecord) -> str:
     links = [f"{done.links} links have to run"] if done.links else []
     total = [f"its links have to run for {done.total_time} s in total"] if done.total_time else []
     return ", ".join([exit_code, *file, *links, *total])
+
+
+def suffices(record: ChainRecord) -> str:
+    """A sentence when the links on the cluster complete the chain, else empty."""
+    done, ran = record.chain.done, [link for link in record.links if link.worked]
+    if done.links and len(ran) >= done.links:
+        return f"link {ran[-1].index} is the last of {done.links}"
+    if done.total_time and _running_time(ran) >= done.total_time:
+        return f"link {ran[-1].index} completes the total time of {done.total_time} s"
+    return ""
+
+
+def done_if_enough(record: ChainRecord) -> ChainRecord:
+    """Done when there were enough links, or enough running time; however the last one ended."""
+    final = [link for link in record.links if link.worked and link.final]
+    done = record.chain.done
+    if done.links and len(final) >= done.links:
+        return replace(record, status=ChainStatus.DONE, reason=links_have_run(final))
+    if done.total_time and _running_time(final) >= done.total_time:
+        return replace(record, status=ChainStatus.DONE, reason=f"ran for {_running_time(final)} s in all")
+    return record
+
+
+def _running_time(links: list[Link]) -> Seconds:
+    """Seconds the links ran, those still running taken to their limit."""
+    return sum(link.end - link.start for link in links)

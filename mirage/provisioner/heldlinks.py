@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from mirage.domain.chain import Chain, ChainRecord
-    from mirage.domain.heldjobs import HeldJobs
     from mirage.domain.job import Dependency, JobId
+    from mirage.domain.tags import HeldJobs
 
 _FEW = 1
 """Held links left at which the owner is asked for more: the last one has not started then."""

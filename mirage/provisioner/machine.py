@@ -7,10 +7,9 @@ from functools import singledispatch
 from typing import TYPE_CHECKING
 
 from mirage.domain.chain import ChainRecord, ChainStatus, Steering
-from mirage.domain.failurepolicy import FailureKind, Recovery
+from mirage.domain.failurepolicy import FailureAction, FailureKind
 from mirage.domain.job import ABSENT, JobState, Seconds
 from mirage.domain.link import Link, LinkState
-from mirage.provisioner.enough import done_if_enough, suffices
 from mirage.provisioner.events import (
     CancelAsked,
     DoneFileSeen,
@@ -20,7 +19,7 @@ from mirage.provisioner.events import (
     LinkMissed,
     LinkPlanned,
     LinkQueued,
-    LinkRefused,
+    LinkRejected,
     LinkRequeued,
     LinkResumed,
     LinkRetired,
@@ -34,18 +33,18 @@ from mirage.provisioner.events import (
 )
 from mirage.provisioner.failures import (
     KINDS,
+    done_if_enough,
     ends_at_once,
     fails_to_start,
     made_progress,
     may_be_over,
+    requeued,
+    suffices,
 )
 from mirage.provisioner.handover import before, let_run, told_to_leave, waited_out
-from mirage.provisioner.limitwarnings import limit_end, was_warned, with_limit
 from mirage.provisioner.rejections import forgive_lost, paused, room_again, sent_again
-from mirage.provisioner.requeues import requeued
-from mirage.provisioner.service import service_of
-from mirage.provisioner.steering import left_bound, steerable
-from mirage.provisioner.suspension import standing_counted
+from mirage.provisioner.service import service_of, standing_counted
+from mirage.provisioner.steering import left_bound, limit_end, steerable, was_warned, with_limit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -54,7 +53,7 @@ _RAN = (JobState.COMPLETED, JobState.FAILED, JobState.TIMEOUT, JobState.OUT_OF_M
 
 
 @dataclass(frozen=True, slots=True)
-class Rest:
+class NoAction:
     """The result when there is nothing to decide, with the reason."""
 
     reason: str
@@ -77,7 +76,7 @@ class Successor:
 
 
 @dataclass(frozen=True, slots=True)
-class Bid:
+class SubmitHeld:
     """The next link may be submitted now, held, so that it ages while its predecessor runs."""
 
     predecessor: Link
@@ -91,7 +90,7 @@ class Steer:
     predecessor: Link | None
 
 
-Need = Rest | Resubmit | Successor | Bid | Steer
+Need = NoAction | Resubmit | Successor | SubmitHeld | Steer
 
 
 def _together(record: ChainRecord) -> list[str]:
@@ -127,19 +126,19 @@ def need(record: ChainRecord, now: Seconds, settle: Seconds, contact: Seconds = 
     """The step that the chain needs at ``now``; ``settle``, ``contact``: see ``sent_again``."""
     if record.status is not ChainStatus.ACTIVE:
         bound = left_bound(record)
-        return Steer(bound, before(record, bound)) if bound else Rest(status_text(record))
+        return Steer(bound, before(record, bound)) if bound else NoAction(status_text(record))
     if waiting := record.waiting:
         if steerable(record, waiting):
             return Steer(waiting, before(record, waiting) if record.chain.one_writer else record.head)
         return _await(record, waiting, now, settle, contact)
     if none := suffices(record) or _withdrawing(record):
-        return Rest(none)
+        return NoAction(none)
     if len(together := _together(record)) > 1:
-        return Rest(f"links {' and '.join(together)} run; the next link is submitted after one of them ends")
+        return NoAction(f"links {' and '.join(together)} run; the next link is submitted after one of them ends")
     if record.chain.method is not Steering.HOLD and (reason := let_run(record, now)):
-        return Rest(reason)
+        return NoAction(reason)
     if record.head and record.chain.method is not Steering.OFF:
-        return Bid(record.head)
+        return SubmitHeld(record.head)
     started = [link for link in record.links if link.started]
     return Successor(record.head or (started[-1] if started else None))
 
@@ -153,10 +152,10 @@ def plan(record: ChainRecord, reason: str, now: Seconds) -> tuple[ChainRecord, L
 def _await(record: ChainRecord, link: Link, now: Seconds, settle: Seconds, contact: Seconds) -> Need:
     if link.state is not LinkState.PLANNED:
         behind = link.unpinned and record.head is not None  # else what it waited for is over
-        return Rest(f"link {link.index} is {link.state}", link.reason if behind else "")
+        return NoAction(f"link {link.index} is {link.state}", link.reason if behind else "")
     if now >= sent_again(link, settle, contact):
         return Resubmit(link)
-    return Rest(f"link {link.index} was submitted, but Slurm does not show it yet")
+    return NoAction(f"link {link.index} was submitted, but Slurm does not show it yet")
 
 
 def _withdrawing(record: ChainRecord) -> str:
@@ -251,7 +250,7 @@ def _(event: LinkEnded, record: ChainRecord, now: Seconds) -> ChainRecord:
         why = "" if record.over else ends_at_once(record, was_warned(record, link))
         return paused(record, why, now) if why else record
     policy = record.chain.failures.of(kind)
-    if kind is FailureKind.CANCELLED and not link.started and policy.recovery is Recovery.STOP:
+    if kind is FailureKind.CANCELLED and not link.started and policy.recovery is FailureAction.STOP:
         return _cancelled_pending(record, link, now)
     return _failed(record, link, kind, now)
 
@@ -278,7 +277,7 @@ def _(event: LinkReturned, record: ChainRecord, now: Seconds) -> ChainRecord:
 
 
 @_apply.register
-def _(event: LinkRefused, record: ChainRecord, now: Seconds) -> ChainRecord:
+def _(event: LinkRejected, record: ChainRecord, now: Seconds) -> ChainRecord:
     """A link that never existed leaves no trace but the count; its index and tag are free again."""
     assert record.links[-1].index == event.index
     assert record.links[-1].state is LinkState.PLANNED
@@ -373,14 +372,14 @@ def _go_on(record: ChainRecord) -> ChainRecord:
 def _failed(record: ChainRecord, link: Link, kind: FailureKind, now: Seconds) -> ChainRecord:
     """After a link that failed; one that had made progress begins the count again, with one failure's pause."""
     policy = record.chain.failures.of(kind)
-    if made_progress(record, link) and policy.recovery is not Recovery.STOP:
+    if made_progress(record, link) and policy.recovery is not FailureAction.STOP:
         return done_if_enough(replace(record, failures=0, not_before=now + policy.pause(1)))
     failures = record.failures + 1
     if policy.gives_up(failures):
         how = "was cancelled" if kind is FailureKind.CANCELLED else f"failed ({kind}), failure {failures} in a row"
         return replace(record, status=ChainStatus.STOPPED, reason=f"link {link.index} {how}", failures=failures)
     record = done_if_enough(replace(record, failures=failures, not_before=now + policy.pause(failures)))
-    if record.over or policy.recovery is not Recovery.CONTINUE or not (why := fails_to_start(record)):
+    if record.over or policy.recovery is not FailureAction.CONTINUE or not (why := fails_to_start(record)):
         return record
     return paused(record, why, now)
 

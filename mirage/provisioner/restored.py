@@ -11,14 +11,13 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from mirage.domain.bounds import format_instant
 from mirage.domain.chain import ChainStatus, HandoverPolicy
-from mirage.domain.chainid import split_tag
-from mirage.domain.instants import spell_instant
 from mirage.domain.job import ABSENT, JobState
-from mirage.domain.link import NO_JOB, Link, LinkState
-from mirage.domain.linkidentity import LinkIdentity, is_link
+from mirage.domain.link import NO_JOB, Link, LinkIdentity, LinkState, is_link
+from mirage.domain.tags import split_tag
 from mirage.provisioner import machine
-from mirage.provisioner.events import PauseAsked, adopted, sightings
+from mirage.provisioner.events import PauseAsked, adopted, link_events
 from mirage.provisioner.rejections import paused
 
 if TYPE_CHECKING:
@@ -26,8 +25,8 @@ if TYPE_CHECKING:
 
     from mirage.domain.chain import ChainId, ChainRecord
     from mirage.domain.job import Job, JobId, Seconds
-    from mirage.domain.pastlinks import PastLinks
     from mirage.domain.snapshot import Snapshot
+    from mirage.domain.tags import PastLinks
     from mirage.provisioner.events import Event
 
 MOST_ADOPTED = 10_000
@@ -135,7 +134,7 @@ def bring_up(record: ChainRecord, snapshot: Snapshot, past: PastJobs, since: Sec
     events: list[Event] = []
     for _ in range(_MOST_RUNS):
         record = _told(record, jobs, tells=bool(unknown) and _tells(record))
-        seen = sightings(record, _with(snapshot, record, jobs), adopts=False)
+        seen = link_events(record, _with(snapshot, record, jobs), adopts=False)
         record = _applied(record, seen, now, new)
         events += seen
     record = _without_planned(record, jobs, highest, now)
@@ -265,7 +264,7 @@ def _rank(job: Job) -> tuple[bool, Seconds, JobId]:
 
 def _why_paused(before: ChainRecord, found: list[Job], unknown: str, since: Seconds) -> str:
     """For the owner, who may not know of any backup; a chain that was paused in it keeps its reason."""
-    ends = f"a backup that ends at {spell_instant(since)}"
+    ends = f"a backup that ends at {format_instant(since)}"
     what = f"{_RESTORED} {ends}"
     if before.status is ChainStatus.PAUSED and not before.reason.startswith(_RESTORED):
         what = f"{before.reason.partition(_PAUSED)[0]}{_PAUSED}{ends}"

@@ -27,7 +27,7 @@ _MOST_RETRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class ChainUse:
     """Contribution of one chain to the totals."""
 
     record: ChainRecord
@@ -65,7 +65,7 @@ class Totals:
     stored: int = 0
     """Bytes of scripts, options and environments."""
 
-    def add(self, share: Share, sign: int) -> None:
+    def add(self, share: ChainUse, sign: int) -> None:
         """Count one chain, or with ``sign`` -1 count it no longer."""
         record = share.record
         self.chains += sign
@@ -82,7 +82,7 @@ class Tally:
     """The totals of all chains at one time; of one thread alone."""
 
     now: Seconds
-    shares: dict[ChainId, Share] = field(default_factory=dict)
+    shares: dict[ChainId, ChainUse] = field(default_factory=dict)
     owners: dict[str, Totals] = field(default_factory=dict)
     """Of those with chains, in whatever state."""
     all: Totals = field(default_factory=Totals)
@@ -121,12 +121,12 @@ class Tally:
         """When something was last rejected, or sent and not answered; walks all chains."""
         return max((share.attempted for share in self.shares.values()), default=ABSENT)
 
-    def _add(self, record: ChainRecord, known: Share | None) -> None:
+    def _add(self, record: ChainRecord, known: ChainUse | None) -> None:
         share = _share(record, known, self.now)
         self.shares[record.chain.chain_id] = share
         self._change(share, 1)
 
-    def _change(self, share: Share, sign: int) -> None:
+    def _change(self, share: ChainUse, sign: int) -> None:
         self.version += 1
         record = share.record
         owner, chain_id = record.chain.owner, record.chain.chain_id
@@ -160,7 +160,7 @@ def submitted_since(record: ChainRecord, instant: Seconds) -> int:
     return count
 
 
-def _share(record: ChainRecord, known: Share | None, now: Seconds) -> Share:
+def _share(record: ChainRecord, known: ChainUse | None, now: Seconds) -> ChainUse:
     """``known``: an older one of the same chain."""
     submissions = submitted_since(record, now - HOUR)
     retries = min(record.refusals, _MOST_RETRIES) if record.refused > now - HOUR else 0
@@ -168,7 +168,7 @@ def _share(record: ChainRecord, known: Share | None, now: Seconds) -> Share:
         return replace(known, submissions=submissions, retries=retries)
     same = known is not None and known.record.chain is record.chain
     unanswered = [link.planned for link in record.links[-1:] if link.state is LinkState.PLANNED]
-    return Share(
+    return ChainUse(
         record,
         known.stored if known is not None and same else stored_bytes(record.chain),
         live=sum(not link.final for link in record.links),

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mirage.domain.bounds import format_instant
 from mirage.domain.decision import Wants
-from mirage.domain.instants import spell_instant
 from mirage.ownprocess import spawning
-from mirage.replay.episodes import Played, play_episode, policy_predictor
-from mirage.replay.opening import Background
-from mirage.replay.outcome import QueueHistory, ReplayResult
+from mirage.replay.episodes import Background, EpisodeResult, play_episode, policy_predictor
+from mirage.replay.results import QueueHistory, ReplayResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,14 +38,14 @@ class Episode:
     """One episode of every policy, and the queue since the one before."""
 
     number: int
-    played: tuple[Played, ...]
+    played: tuple[EpisodeResult, ...]
     """In the order of the plan's policies."""
     queue: tuple[QueueSample, ...]
     rejected: int
     """Jobs of the trace that the cluster has rejected."""
 
 
-class Stage:
+class TraceSimulation:
     """The trace's own simulation, which moves from episode to episode and never sees the service."""
 
     def __init__(self, trace: JobTable, cluster: ClusterConfig, plan: ReplayPlan) -> None:
@@ -100,7 +99,7 @@ def replay(
 
 def _episodes(trace: JobTable, cluster: ClusterConfig, plan: ReplayPlan, workers: int) -> Iterator[Episode]:
     numbers = range(len(plan.episode_starts()))
-    stage = Stage(trace, cluster, plan)  # also with workers: what is wrong with the trace is raised here
+    stage = TraceSimulation(trace, cluster, plan)  # also with workers: what is wrong with the trace is raised here
     if workers <= 1:
         yield from map(stage.episode, numbers)
         return
@@ -111,12 +110,12 @@ def _episodes(trace: JobTable, cluster: ClusterConfig, plan: ReplayPlan, workers
         yield from pool.map(_episode, numbers)
 
 
-_stage: list[Stage] = []
+_stage: list[TraceSimulation] = []
 """The stage of this worker process; its initialiser fills it."""
 
 
 def _set_stage(trace: JobTable, cluster: ClusterConfig, plan: ReplayPlan) -> None:
-    _stage.append(Stage(trace, cluster, plan))
+    _stage.append(TraceSimulation(trace, cluster, plan))
 
 
 def _episode(number: int) -> Episode:
@@ -166,7 +165,7 @@ def _rejection_note(trace: JobTable, cluster: ClusterConfig, rejected: int) -> I
         yield f"cluster {cluster.name} rejects {rejected:,} of {len(trace):,} jobs: the simulated load is lower"
 
 
-def _arrivals_note(trace: JobTable, plan: ReplayPlan, played: list[Played]) -> tuple[str, ...]:
+def _arrivals_note(trace: JobTable, plan: ReplayPlan, played: list[EpisodeResult]) -> tuple[str, ...]:
     """Says when handovers lie beyond the trace, where the queue only empties."""
     last = int(trace.submit[-1])
     ends = [outcome.successor_start for one in played for outcome in one.outcomes]
@@ -174,7 +173,7 @@ def _arrivals_note(trace: JobTable, plan: ReplayPlan, played: list[Played]) -> t
     if not beyond:
         return ()
     return (
-        f"{beyond} of {len(ends)} successors start after the last submission of the trace, {spell_instant(last)}",
+        f"{beyond} of {len(ends)} successors start after the last submission of the trace, {format_instant(last)}",
     )
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
     from mirage.replay.metrics import ReplayMetrics
-    from mirage.replay.outcome import ReplayResult
+    from mirage.replay.results import ReplayResult
 
 
 def write_html(path: Path, result: ReplayResult, metrics: ReplayMetrics) -> None:

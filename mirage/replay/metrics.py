@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mirage.domain.objective import Weights, objective
-from mirage.domain.outcome import ZERO_WITHIN, Outcome
-from mirage.replay.bootstrap import (
-    Estimate,
+from mirage.domain.objective import ZERO_WITHIN, Outcome, Weights, objective
+from mirage.replay.intervals import (
     Floats,
+    IntervalEstimate,
     Mask,
     Resamples,
     Resampling,
@@ -20,10 +19,10 @@ from mirage.replay.bootstrap import (
     weighted_mean,
     weighted_quantile,
 )
-from mirage.replay.panel import ORACLE, REACTIVE, Ints, LoadClass, Panel, build_panel
+from mirage.replay.results import ORACLE, REACTIVE, Ints, LoadClass, Panel, build_panel
 
 if TYPE_CHECKING:
-    from mirage.replay.outcome import ReplayResult
+    from mirage.replay.results import ReplayResult
 
 CLOSE_WITHIN = 30 * 60
 """Seconds either way within which a handover counts as close."""
@@ -40,7 +39,7 @@ class Cost:
     """Mean cost of a handover in hours of interruption, one hour of overlap costing ``overlap_weight``."""
 
     overlap_weight: float
-    hours: Estimate
+    hours: IntervalEstimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,22 +50,22 @@ class PolicyMetrics:
     load: str
     """``all`` or a ``LoadClass``."""
     pairs: int
-    interruption_mean: Estimate
-    interruption_median: Estimate
-    interruption_p90: Estimate
-    overlap_mean: Estimate
-    distance_mean: Estimate
+    interruption_mean: IntervalEstimate
+    interruption_median: IntervalEstimate
+    interruption_p90: IntervalEstimate
+    overlap_mean: IntervalEstimate
+    distance_mean: IntervalEstimate
     """Mean |x|: how far the successor's start is from the predecessor's end, either way."""
-    uninterrupted_share: Estimate
+    uninterrupted_share: IntervalEstimate
     """Pairs with an interruption of at most ``ZERO_WITHIN``."""
-    close_share: Estimate
+    close_share: IntervalEstimate
     """Pairs with |x| of at most ``CLOSE_WITHIN``."""
     costs: tuple[Cost, ...]
-    reduction: Estimate | None
+    reduction: IntervalEstimate | None
     """1 - mean interruption / the reactive policy's; ``None`` without that policy."""
-    regret: Estimate | None
+    regret: IntervalEstimate | None
     """Mean |x| above the oracle's, hours; ``None`` without an oracle."""
-    gap_closed: Estimate | None
+    gap_closed: IntervalEstimate | None
     """Share of the way from reactive to oracle in mean |x|; ``None`` unless both were replayed."""
 
 
@@ -151,13 +150,13 @@ class _Sample:
     def mean(self, values: Floats) -> Floats:
         return weighted_mean(values, self.weights)
 
-    def estimate(self, replicates: Floats) -> Estimate:
+    def estimate(self, replicates: Floats) -> IntervalEstimate:
         return self.resamples.estimate(replicates, self.blocks)
 
-    def quantile(self, values: Floats, q: float) -> Estimate:
+    def quantile(self, values: Floats, q: float) -> IntervalEstimate:
         return self.estimate(weighted_quantile(values, self.weights, q))
 
-    def share(self, members: Mask) -> Estimate:
+    def share(self, members: Mask) -> IntervalEstimate:
         return self.estimate(self.mean(members.astype(np.float64)))
 
 
@@ -203,7 +202,7 @@ def _costs(x: Ints, weights: Weights) -> Floats:
     return np.array([-objective(outcome, weights) / 3_600 for outcome in outcomes])
 
 
-def _reduction(sample: _Sample, policy: str) -> Estimate | None:
+def _reduction(sample: _Sample, policy: str) -> IntervalEstimate | None:
     """Paired: each resample compares the two policies on the same episodes."""
     if REACTIVE not in sample.x:
         return None
@@ -211,13 +210,13 @@ def _reduction(sample: _Sample, policy: str) -> Estimate | None:
     return sample.estimate(1 - ratio(own, base))
 
 
-def _regret(sample: _Sample, distance: Floats) -> Estimate | None:
+def _regret(sample: _Sample, distance: Floats) -> IntervalEstimate | None:
     if ORACLE not in sample.x:
         return None
     return sample.estimate(distance - sample.mean(abs(sample.hours(ORACLE))))
 
 
-def _gap_closed(sample: _Sample, distance: Floats) -> Estimate | None:
+def _gap_closed(sample: _Sample, distance: Floats) -> IntervalEstimate | None:
     if ORACLE not in sample.x or REACTIVE not in sample.x:
         return None
     floor, ceiling = (sample.mean(abs(sample.hours(name))) for name in (ORACLE, REACTIVE))

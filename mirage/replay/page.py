@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mirage.replay.columns import COLUMNS
 from mirage.replay.metrics import ALL
-from mirage.replay.panel import REACTIVE, LoadClass, build_panel
 from mirage.replay.plots import (
     PolicyStyle,
     plot_distribution,
@@ -18,8 +16,10 @@ from mirage.replay.plots import (
     plot_trade,
     style_policies,
 )
+from mirage.replay.results import REACTIVE, LoadClass, build_panel
 from mirage.replay.wording import (
     CLASS_MEANING,
+    COLUMNS,
     DEFINITIONS,
     describe_intervals,
     describe_replay,
@@ -35,12 +35,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mirage.replay.metrics import PolicyMetrics, ReplayMetrics
-    from mirage.replay.outcome import PairOutcome, ReplayResult
-    from mirage.replay.panel import Panel
+    from mirage.replay.results import PairOutcome, Panel, ReplayResult
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PageRow:
     """Style and cells of one policy in a table."""
 
     style: PolicyStyle
@@ -52,15 +51,15 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class PageSection:
     """The policies on one load class."""
 
     title: str
-    rows: tuple[Row, ...]
+    rows: tuple[PageRow, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class PagePicture:
     """A plot with its title and caption."""
 
     title: str
@@ -72,7 +71,7 @@ class Picture:
 class Timeline:
     """One episode under every policy, and why each submitted when it did."""
 
-    picture: Picture
+    picture: PagePicture
     reasons: tuple[tuple[str, str], ...]
 
 
@@ -85,12 +84,12 @@ class Page:
     headlines: tuple[str, ...]
     notes: tuple[str, ...]
     headings: tuple[str, ...]
-    sections: tuple[Section, ...]
+    sections: tuple[PageSection, ...]
     styles: tuple[PolicyStyle, ...]
     timelines: tuple[Timeline, ...]
-    distributions: tuple[Picture, ...]
-    queue: Picture | None
-    trade: Picture | None
+    distributions: tuple[PagePicture, ...]
+    queue: PagePicture | None
+    trade: PagePicture | None
     definitions: tuple[tuple[str, str], ...]
     settings: tuple[tuple[str, str], ...]
     loads: tuple[LoadClass, ...]
@@ -127,7 +126,7 @@ def _notes(result: ReplayResult, metrics: ReplayMetrics) -> tuple[str, ...]:
     return (*result.notes, lost)
 
 
-def _sections(metrics: ReplayMetrics, styles: Sequence[PolicyStyle]) -> tuple[Section, ...]:
+def _sections(metrics: ReplayMetrics, styles: Sequence[PolicyStyle]) -> tuple[PageSection, ...]:
     """The whole first, then each load class."""
     return tuple(
         _section(metrics.of_load(load), load, styles)
@@ -135,14 +134,14 @@ def _sections(metrics: ReplayMetrics, styles: Sequence[PolicyStyle]) -> tuple[Se
     )
 
 
-def _section(rows: Sequence[PolicyMetrics], load: str, styles: Sequence[PolicyStyle]) -> Section:
+def _section(rows: Sequence[PolicyMetrics], load: str, styles: Sequence[PolicyStyle]) -> PageSection:
     longest = max((max(row.overlap_mean.value, row.interruption_mean.value) for row in rows), default=0.0)
     scale = 100 / longest if longest > 0 else 0.0
     title = "All handovers" if load == ALL else f"{load.capitalize()} load"
-    return Section(
+    return PageSection(
         title=f"{title} ({rows[0].pairs:,})",
         rows=tuple(
-            Row(
+            PageRow(
                 style,
                 tuple(column.cell(row) for column in COLUMNS),
                 _length(row.overlap_mean.value * scale),
@@ -180,7 +179,7 @@ def _timeline(
     begun = instant(chains[0][0].episode_start)
     gaps = "; ".join(f"{chain[0].policy} {_gaps(chain)}" for chain in chains)
     name = load or "episode"
-    picture = Picture(
+    picture = PagePicture(
         title=f"{str(load).capitalize()} load" if load else "A typical episode",
         caption=f"Episode {episode}, first link submitted {begun}; the median one of its class.",
         svg=plot_timeline(f"timeline-{name}", f"Timeline of episode {episode} by policy: {gaps}.", styles, chains),
@@ -199,20 +198,20 @@ def _gaps(chain: Sequence[PairOutcome]) -> str:
     return ", ".join(words)
 
 
-def _distributions(metrics: ReplayMetrics, panel: Panel, styles: Sequence[PolicyStyle]) -> tuple[Picture, ...]:
+def _distributions(metrics: ReplayMetrics, panel: Panel, styles: Sequence[PolicyStyle]) -> tuple[PagePicture, ...]:
     return tuple(_distribution(metrics, panel, styles, load) for load in (None, *panel.classes))
 
 
 def _distribution(
     metrics: ReplayMetrics, panel: Panel, styles: Sequence[PolicyStyle], load: LoadClass | None
-) -> Picture:
+) -> PagePicture:
     rows = panel.within(load)
     values = [panel.row(style.policy)[rows] / 3_600 for style in styles]
     medians = "; ".join(
         f"{style.policy} {hours(float(np.median(x)))} h" for style, x in zip(styles, values, strict=True)
     )
     name = str(load or ALL)
-    return Picture(
+    return PagePicture(
         title=f"{name.capitalize()} load" if load else "All handovers",
         caption=plural(int(rows.sum()), "handover"),
         svg=plot_distribution(
@@ -221,13 +220,13 @@ def _distribution(
     )
 
 
-def _queue(result: ReplayResult, panel: Panel) -> Picture:
+def _queue(result: ReplayResult, panel: Panel) -> PagePicture:
     queue = result.queue
     most = int(queue.pending_nodes.max())
     busy = float(queue.busy_nodes.mean())
     alt = f"Queue and busy nodes over time: at most {most} nodes asked for, {busy:.1f} busy on average."
     share = percent(busy / queue.total_nodes) if queue.total_nodes else ""
-    return Picture(
+    return PagePicture(
         title="Queue and nodes",
         caption=f"On average {busy:.1f} of {queue.total_nodes} nodes busy ({share}); at most "
         f"{int(queue.pending_jobs.max()):,} jobs waiting, for {most:,} nodes.",
@@ -235,13 +234,13 @@ def _queue(result: ReplayResult, panel: Panel) -> Picture:
     )
 
 
-def _trade(metrics: ReplayMetrics, styles: Sequence[PolicyStyle]) -> Picture:
+def _trade(metrics: ReplayMetrics, styles: Sequence[PolicyStyle]) -> PagePicture:
     rows = metrics.of_load()
     points = "; ".join(
         f"{row.policy} {hours(row.overlap_mean.value)} h and {hours(row.interruption_mean.value)} h"
         for row in rows
     )
-    return Picture(
+    return PagePicture(
         title="Interruption against overlap",
         caption="Means over all handovers, with intervals. Policies on one diagonal have the same mean |x|; "
         "nearer to the corner is better.",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from mirage.domain.chain import Chain, ChainId, DoneCondition, Handover, HandoverPolicy, Steering
+from mirage.domain.bounds import format_instant
+from mirage.domain.chain import Chain, ChainId, DoneCondition, HandoverPolicy, HandoverSettings, Steering
 from mirage.domain.errors import BadSpelling, ConfigError
-from mirage.domain.instants import spell_instant
 from mirage.domain.job import JobRequest
 from mirage.domain.objective import Weights
 from mirage.predictors.members import AUTO
@@ -61,7 +61,7 @@ class ReplayPlan:
         if self.links < 2:
             raise ConfigError("--links", f"a handover needs two links, not {self.links}")
         if self.end < self.start:
-            raise ConfigError("--end", f"{spell_instant(self.end)} is before --start")
+            raise ConfigError("--end", f"{format_instant(self.end)} is before --start")
         if (self.end - self.start) // self.every >= MOST_EPISODES:
             raise ConfigError("--every", f"more than {MOST_EPISODES} episodes between --start and --end")
         if not len(trace):
@@ -72,8 +72,8 @@ class ReplayPlan:
         if not first < self.start <= last:
             raise ConfigError(
                 "--start",
-                f"{spell_instant(self.start)} is not within the trace, {spell_instant(first)} to "
-                f"{spell_instant(last)}: what comes before an episode is its history",
+                f"{format_instant(self.start)} is not within the trace, {format_instant(first)} to "
+                f"{format_instant(last)}: what comes before an episode is its history",
             )
 
     def episode_starts(self) -> tuple[Seconds, ...]:
@@ -92,7 +92,7 @@ class ReplayPlan:
             exclusive=not self.cpus,
         )
         done = DoneCondition(exit_code=None, links=self.links)
-        handover = Handover(HandoverPolicy.NONE if self.one_writer else HandoverPolicy.OVERLAP)
+        handover = HandoverSettings(HandoverPolicy.NONE if self.one_writer else HandoverPolicy.OVERLAP)
         return Chain(
             ChainId("replay"), "service", self.user, request, done, handover=handover, steering=steering, lead=lead
         )

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mirage.allocation.ddl.formats.table import task_table
-from mirage.allocation.ddl.outcome import Outcome as DrawnOutcome
 from mirage.allocation.ddl.outcome import Segments as DrawnSegments
+from mirage.allocation.ddl.outcome import TaskRunResult as DrawnOutcome
 from mirage.allocation.inference.comparison import COLUMNS, describe, lines, tenants
 from mirage.domain.pool import Pool
 from mirage.replay.html import open_report
@@ -19,12 +19,12 @@ from mirage.replay.taskpage import Picture
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mirage.allocation.figuretable import Cell
-    from mirage.allocation.inference.comparison import Column
-    from mirage.allocation.inference.outcome import Outcome
-    from mirage.allocation.inference.replay import Compared
-    from mirage.replay.lanes import Palette, Shade
+    from mirage.allocation.comparing import FigureCell
+    from mirage.allocation.inference.comparison import FigureColumn
+    from mirage.allocation.inference.outcome import RequestRunResult
+    from mirage.allocation.inference.replay import ComparedPolicies
     from mirage.replay.plots import PolicyStyle
+    from mirage.replay.svg import Palette, Shade
 
 _PIECES = 60
 """Number of segments of median length in the width of a plot: shorter ones would be indistinguishable."""
@@ -38,7 +38,7 @@ class ScenarioPart:
     summary: str
     headline: str
     headings: tuple[str, ...]
-    rows: tuple[tuple[PolicyStyle, tuple[Cell, ...]], ...]
+    rows: tuple[tuple[PolicyStyle, tuple[FigureCell, ...]], ...]
     shades: tuple[Shade, ...]
     lanes: tuple[Picture, ...]
 
@@ -49,21 +49,21 @@ class RequestPage:
 
     title: str
     parts: tuple[ScenarioPart, ...]
-    columns: tuple[Column, ...]
+    columns: tuple[FigureColumn, ...]
     seeds: str
 
 
-def write_request_page(path: Path, compared: Compared) -> None:
+def write_request_page(path: Path, compared: ComparedPolicies) -> None:
     """Write the report to ``path``. Raises ``MissingExtra`` without matplotlib."""
     path.write_text(render_request_page(compared), encoding="utf-8")
 
 
-def render_request_page(compared: Compared) -> str:
+def render_request_page(compared: ComparedPolicies) -> str:
     """The report as text; the same replay gives the same bytes."""
     return open_report("requests.html.j2").render(page=compose_request_page(compared))
 
 
-def compose_request_page(compared: Compared) -> RequestPage:
+def compose_request_page(compared: ComparedPolicies) -> RequestPage:
     """Draw the plots and format the texts of a request replay."""
     count = len(compared.replay.policies)
     parts = tuple(
@@ -74,9 +74,9 @@ def compose_request_page(compared: Compared) -> RequestPage:
     return RequestPage(f"Requests of {names}", parts, COLUMNS, ", ".join(map(str, compared.replay.seeds)))
 
 
-def _part(compared: Compared, scenario: str, shown: tuple[Outcome, ...]) -> ScenarioPart:
-    from mirage.replay.lanes import choose_palette
+def _part(compared: ComparedPolicies, scenario: str, shown: tuple[RequestRunResult, ...]) -> ScenarioPart:
     from mirage.replay.plots import style_policies
+    from mirage.replay.svg import choose_palette
 
     table = lines(compared, scenario)
     window = _window(shown[0])
@@ -108,7 +108,7 @@ def _part(compared: Compared, scenario: str, shown: tuple[Outcome, ...]) -> Scen
 
 
 def _lanes(policy: str, drawn: DrawnOutcome, palette: Palette, begin: float, last: float) -> Picture:
-    from mirage.replay.lanes import clock, draw_lanes
+    from mirage.replay.svg import clock, draw_lanes
 
     return Picture(
         policy,
@@ -117,7 +117,7 @@ def _lanes(policy: str, drawn: DrawnOutcome, palette: Palette, begin: float, las
     )
 
 
-def _window(shown: Outcome) -> tuple[float, float]:
+def _window(shown: RequestRunResult) -> tuple[float, float]:
     """When the pictures of a scenario begin and end: from where the most requests are due that have come.
 
     That is the same for all policies, and where they differ: at first no policy has to choose.
@@ -130,7 +130,7 @@ def _window(shown: Outcome) -> tuple[float, float]:
     return begin, begin + _PIECES * float(np.median(log.end - log.begin))
 
 
-def _drawn(outcome: Outcome, begin: float, last: float) -> DrawnOutcome:
+def _drawn(outcome: RequestRunResult, begin: float, last: float) -> DrawnOutcome:
     """As the pictures of pools are: a unit is a device, and units of one kind are a node."""
     log, requests, system = outcome.segments, outcome.requests, outcome.system
     seen = (log.begin < last) & (log.end > begin)
@@ -160,7 +160,7 @@ def _drawn(outcome: Outcome, begin: float, last: float) -> DrawnOutcome:
     )
 
 
-def _pool(outcome: Outcome, by_kind: np.ndarray) -> Pool:
+def _pool(outcome: RequestRunResult, by_kind: np.ndarray) -> Pool:
     kinds, node = np.unique(outcome.system.kind[by_kind], return_inverse=True)
     names = tuple(outcome.costs.kinds[kind] for kind in kinds)
     count, units = len(names), len(node)

@@ -15,13 +15,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from mirage.atomic_file import write_atomically
 from mirage.backends.background import last_line, ran_out_of_memory, run_aside
-from mirage.documentfaults import reader_of
-from mirage.documenttext import parse_own_json
+from mirage.documentreading import parse_own_json, reader_of
 from mirage.domain.errors import BadSpelling, MirageError, StoreUnavailable
 from mirage.domain.job import ABSENT, Seconds
 from mirage.domain.shares import find_surplus
-from mirage.wholefile import write_anew
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,7 +59,7 @@ _OVER = (RunState.DONE, RunState.FAILED, RunState.LOST)
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ReplaySpec:
     """Parameters of a replay; texts as ``mirage replay`` takes them."""
 
     trace: str
@@ -79,12 +78,12 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ReplayJob:
     """A replay that a user has submitted, with its state and times."""
 
     run_id: str
     by: str
-    wish: Wish
+    wish: ReplaySpec
     created: Seconds
     state: RunState = RunState.QUEUED
     started: Seconds = ABSENT
@@ -102,9 +101,9 @@ class Run:
         return self.state in _OVER
 
 
-_STORED = reader_of(Run)
+_STORED = reader_of(ReplayJob)
 
-Command = Callable[[Wish, Path], Sequence[str]]
+Command = Callable[[ReplaySpec, Path], Sequence[str]]
 """The command that runs a request in a directory, without the names of its output files."""
 
 
@@ -141,7 +140,7 @@ class ReplayRuns:
             sorted(path.name for path in self._offered.iterdir() if _FILE.fullmatch(path.name) and path.is_file())
         )
 
-    def submit(self, wish: Wish, by: str) -> Run:
+    def submit(self, wish: ReplaySpec, by: str) -> ReplayJob:
         """Queue a replay.
 
         Raises ``BadSpelling`` for a trace or cluster that is not offered, ``TooManyRuns``, and
@@ -156,7 +155,7 @@ class ReplayRuns:
                 raise TooManyRuns(
                     f"{_MOST_OF_ONE} replays of {by} are queued or running; retry when one has ended"
                 )
-            run = Run(secrets.token_hex(6), by, wish, self._now())
+            run = ReplayJob(secrets.token_hex(6), by, wish, self._now())
             try:
                 self._write(run)
             except OSError as error:
@@ -170,19 +169,19 @@ class ReplayRuns:
         self._more.set()
         return run
 
-    def all(self) -> tuple[Run, ...]:
+    def all(self) -> tuple[ReplayJob, ...]:
         """Every run that is kept, oldest first."""
         with self._lock:
             runs = tuple(self._runs.values())
         return tuple(self._with_progress(run) for run in runs)
 
-    def of(self, run_id: str) -> Run | None:
+    def of(self, run_id: str) -> ReplayJob | None:
         """Return the run with its present progress; ``None`` for an unknown ID."""
         with self._lock:
             run = self._runs.get(run_id)
         return self._with_progress(run) if run is not None else None
 
-    def open_result(self, run: Run) -> BinaryIO | None:
+    def open_result(self, run: ReplayJob) -> BinaryIO | None:
         """The document that ``mirage replay --json`` wrote; ``None`` if it does not exist. The caller closes it.
 
         It is for sending as it is: to make objects of it takes many times its size.
@@ -216,7 +215,7 @@ class ReplayRuns:
         if self._thread is not None:
             self._thread.join(15)
 
-    def _check(self, wish: Wish) -> None:
+    def _check(self, wish: ReplaySpec) -> None:
         files = self.files()
         offered = f"there are {', '.join(files)}" if files else "no trace files are available (replays.folder)"
         from mirage.simulator.configuration.clusterfile import presets
@@ -238,7 +237,7 @@ class ReplayRuns:
             while not self._ended.is_set() and (run := self._next()) is not None:
                 self._played(run)
 
-    def _next(self) -> Run | None:
+    def _next(self) -> ReplayJob | None:
         with self._lock:
             last: dict[str, Seconds] = {}
             for run in self._runs.values():
@@ -246,7 +245,7 @@ class ReplayRuns:
             queued = [run for run in self._runs.values() if run.state is RunState.QUEUED]
             return min(queued, key=lambda run: last[run.by], default=None)
 
-    def _played(self, run: Run) -> None:
+    def _played(self, run: ReplayJob) -> None:
         """Whatever becomes of one, the next has its turn."""
         try:
             self._play(run)
@@ -255,7 +254,7 @@ class ReplayRuns:
             problem = "internal error (bug in Mirage); the daemon's log has the traceback"
             self._change(replace(run, state=RunState.FAILED, ended=self._now(), problem=problem))
 
-    def _play(self, run: Run) -> None:
+    def _play(self, run: ReplayJob) -> None:
         folder = self._folder / run.run_id
         run = replace(run, state=RunState.RUNNING, started=self._now())
         self._change(run)
@@ -294,7 +293,7 @@ class ReplayRuns:
         bound = f" (at most {self._memory_mb} MiB, replays.memory_mb)" if self._memory_mb else ""
         return f"out of memory{bound}: ask for fewer links, fewer predictors or a shorter span"
 
-    def _placed(self, wish: Wish) -> Wish:
+    def _placed(self, wish: ReplaySpec) -> ReplaySpec:
         """With the files that are offered by their paths."""
         files = self.files()
         trace, cluster = (
@@ -306,7 +305,7 @@ class ReplayRuns:
     def _stops(self, run_id: str, seconds: float, until: float) -> bool:
         return self._ended.wait(seconds) or run_id in self._unwanted or time.monotonic() >= until
 
-    def _change(self, run: Run) -> None:
+    def _change(self, run: ReplayJob) -> None:
         """State that cannot be stored holds until the daemon ends; after that the run counts as lost."""
         with self._lock:
             if run.run_id not in self._runs:
@@ -317,11 +316,11 @@ class ReplayRuns:
             except OSError as error:
                 _log.warning("replay %s: %s cannot be written: %s", run.run_id, self._folder, error.strerror)
 
-    def _write(self, run: Run) -> None:
+    def _write(self, run: ReplayJob) -> None:
         """Store the run as a file of its directory. Raises ``OSError``."""
         folder = self._folder / run.run_id
         folder.mkdir(parents=True, exist_ok=True)
-        write_anew(folder / _RUN, _STORED.dump_json(run))
+        write_atomically(folder / _RUN, _STORED.dump_json(run))
 
     def _forget_oldest(self) -> None:
         over = [run for run in self._runs.values() if run.over]
@@ -329,7 +328,7 @@ class ReplayRuns:
             del self._runs[run.run_id]
             shutil.rmtree(self._folder / run.run_id, ignore_errors=True)
 
-    def _with_progress(self, run: Run) -> Run:
+    def _with_progress(self, run: ReplayJob) -> ReplayJob:
         if run.state is not RunState.RUNNING:
             return run
         try:
@@ -351,7 +350,7 @@ def _outcome(result: Path) -> tuple[RunState, str]:
     return RunState.FAILED, f"{most}; ask for fewer predictors or links, or a shorter span"
 
 
-def _read(folder: Path) -> Iterator[Run]:
+def _read(folder: Path) -> Iterator[ReplayJob]:
     """Read the runs of an earlier process: runs that were not over are lost."""
     for path in folder.glob(f"*/{_RUN}"):
         try:

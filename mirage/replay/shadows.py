@@ -1,36 +1,45 @@
-"""How shadow predictors would have done: their forecasts against real starts, their handovers by an estimate.
+"""How shadow predictors would have done on the handovers that a daemon's database has.
 
 The forecast of a shadow at the real submission is compared with the link's real start. The time of the shadow's
 own submission is known up to that point: the first time that it decided to submit. A shadow without such a
 decision is taken to submit when the wait that it last predicted is as long as the rest of the predecessor. The
 real start after such a submission is unknown. Its estimate is the median wait of the jobs of the same class of
-partition, size and limit that were submitted nearest to it. The active predictor is judged by the same estimate,
-so that both share its errors.
+partition, size and limit that were submitted nearest to it. The active predictor is judged by the same
+estimate, so that both share its errors. By what was measured a trained model may have an objection against its
+use.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mirage.artifact import MANIFEST
 from mirage.domain.decision import WaitForecast
 from mirage.domain.journal import EntryKind
-from mirage.domain.objective import objective
-from mirage.domain.outcome import Outcome
+from mirage.domain.objective import Outcome, objective
 from mirage.features.waitclass import LIMIT_BOUNDS, NODE_BOUNDS
+from mirage.predictors.model_manifest import read_manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from mirage.domain.chain import ChainId, ChainRecord
     from mirage.domain.decision import RecentWaits
     from mirage.domain.job import Seconds
     from mirage.domain.journal import Entry
     from mirage.domain.objective import Weights
+    from mirage.predictors.model_manifest import ModelManifest
+    from mirage.store.journal import HandoverRecord
+    from mirage.store.opening import Store
 
 Int64 = NDArray[np.int64]
 
@@ -149,7 +158,7 @@ class Calibrated:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class ShadowScore:
     """A predictor over all handovers; hours, ``nan`` where nothing is known."""
 
     predictor: str
@@ -179,7 +188,7 @@ class Measured:
     """Of whose handovers; empty: of all, or of those of which it is not known."""
 
 
-def compared(judged: Iterable[tuple[Judged, ...]], weights: Weights) -> tuple[Measured, ...]:
+def compared(judged: Iterable[tuple[Judged, ...]], weights: Weights) -> tuple[ShadowScore, ...]:
     """All predictors, active ones first, then by gain."""
     rounds = list(judged)
     names = dict.fromkeys(one.predictor for each in rounds for one in each)
@@ -189,14 +198,14 @@ def compared(judged: Iterable[tuple[Judged, ...]], weights: Weights) -> tuple[Me
     )
 
 
-def _measured(name: str, rounds: Sequence[tuple[Judged, ...]], weights: Weights) -> Measured:
+def _measured(name: str, rounds: Sequence[tuple[Judged, ...]], weights: Weights) -> ShadowScore:
     own = [one for each in rounds for one in each if one.predictor == name]
     foreseen = [(one.forecast, one.start) for one in own if one.forecast is not None]
     errors = [(start - forecast.at(0.5)) / HOUR for forecast, start in foreseen]
     wide = [pair for pair in foreseen if pair[0].levels[0] <= 0.1 and pair[0].levels[-1] >= 0.9]
     outcomes = [one.would_be for one in own if one.would_be is not None]
     gains = [gain for each in rounds if (gain := _gain(name, each, weights)) is not None]
-    return Measured(
+    return ShadowScore(
         predictor=name,
         in_charge=any(one.in_charge for one in own),
         forecasts=len(foreseen),
@@ -241,3 +250,100 @@ def _pinball(forecast: WaitForecast, start: Seconds) -> float:
 
 def _mean(values: Sequence[float]) -> float:
     return fmean(values) if values else math.nan
+
+
+FEWEST = 5
+"""Handovers below which a comparison says nothing."""
+
+
+def objection_to(manifest: ModelManifest, measured: Iterable[ShadowScore]) -> str:
+    """Why this model had better not be put in use; empty: nothing speaks against it."""
+    for each in measured:
+        name, _, folder = each.predictor.partition(":")
+        if name != manifest.plugin or not (Path(folder) / MANIFEST).is_file():
+            continue
+        if read_manifest(Path(folder)) == manifest and each.handovers >= FEWEST and each.gain < 0:
+            where = f" in partition {each.partition}" if each.partition else ""
+            more = f"{-each.gain:.2f} h more per handover{where} than the active predictor"
+            return f"in shadow it would have cost {more} ({each.handovers} handovers, +-{each.gain_error:.2f} h)"
+    return ""
+
+
+_KINDS = (EntryKind.DECISION, EntryKind.SHADOW)
+_PAGE = 1_000
+_WAITS = 200_000
+"""Waits looked at, the latest."""
+_EVERY = sys.maxsize
+SPAN: Seconds = 30 * 86_400
+"""Maximum age of the handovers by which a daemon compares predictors."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedHandover:
+    """Score of each predictor at one handover, and the class of its links."""
+
+    partition: str
+    """Partition in which its successor ran; empty: not known."""
+    nodes: int
+    limit: Seconds
+    judged: tuple[Judged, ...]
+    start: Seconds = 0
+    """Of the successor."""
+
+
+def shadow_results(store: Store, weights: Weights, since: Seconds) -> tuple[ShadowScore, ...]:
+    """Every predictor over each partition's handovers since then. Raises ``StoreUnavailable``."""
+    return compared_by_partition(tuple(judged_handovers(store, since)), weights)
+
+
+def compared_by_partition(handovers: Sequence[JudgedHandover], weights: Weights) -> tuple[ShadowScore, ...]:
+    """All predictors, partition by partition: what is good in an idle one may be bad in a contended one."""
+    found: list[ShadowScore] = []
+    for partition in sorted({each.partition for each in handovers}):
+        measured = compared((each.judged for each in handovers if each.partition == partition), weights)
+        found += (replace(each, partition=partition) for each in measured)
+    return tuple(found)
+
+
+def judged_handovers(
+    store: Store, since: Seconds, latest: int = _EVERY, entries: int = _EVERY
+) -> Iterator[JudgedHandover]:
+    """The handovers since then of which something was predicted. Raises ``StoreUnavailable``.
+
+    Only the ``latest`` of them, each with at most its last ``entries`` journal entries. These include the
+    forecasts at the submission, but may lack the first time that a shadow decided to submit.
+    """
+    records = {record.chain.chain_id: record for record in store.chains.load()}
+    waits: dict[str, RecentWaits] = {}
+    for handover in store.outcomes.read(since=since)[-latest:]:
+        record = records.get(handover.chain)
+        watched = _watched(store, record, handover, entries) if record is not None else None
+        if watched is not None:
+            where = watched.partition
+            if where not in waits:
+                waits[where] = store.waits.recent_waits(_WAITS, where)
+            judged, start = judge(watched, waits[where]), handover.outcome.successor_start
+            yield JudgedHandover(where, watched.nodes, watched.limit, judged, start)
+
+
+def _watched(store: Store, record: ChainRecord, handover: HandoverRecord, most: int) -> Watched | None:
+    """``None`` where no predictor was asked, or its answers are deleted."""
+    link = record.links[handover.successor - 1]
+    found = islice(_entries(store, handover.chain, link.index, min(most, _PAGE)), most)
+    said = [entry for entry in found if entry.prediction is not None]
+    entries = tuple(reversed([entry for entry in said if entry.time <= max(link.submit, link.planned)]))
+    if not any(entry.kind is EntryKind.DECISION for entry in entries):
+        return None
+    request = record.chain.request
+    partition = store.waits.partition_of(link.job_id) or request.partition
+    return Watched(
+        partition, request.nodes, request.limit, max(link.submit, link.planned), handover.outcome, entries
+    )
+
+
+def _entries(store: Store, chain: ChainId, link: int, page_size: int) -> Iterator[Entry]:
+    """Yield the prediction entries of a link, newest first, page by page."""
+    before: int | None = None
+    while page := store.journal.read(chain, _KINDS, before, page_size, link):
+        yield from (line.entry for line in page)
+        before = page[-1].cursor

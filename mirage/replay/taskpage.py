@@ -13,10 +13,10 @@ from mirage.replay.html import open_report
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mirage.allocation.ddl.comparison import Column, Line
+    from mirage.allocation.ddl.comparison import Line, TaskFigureColumn
     from mirage.allocation.ddl.replay import Compared
-    from mirage.replay.lanes import Palette, Shade
     from mirage.replay.plots import PolicyStyle
+    from mirage.replay.svg import Palette, Shade
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class TaskPage:
     title: str
     summary: str
     headlines: tuple[str, ...]
-    columns: tuple[Column, ...]
+    columns: tuple[TaskFigureColumn, ...]
     rows: tuple[tuple[PolicyStyle, Line], ...]
     shades: tuple[Shade, ...]
     lanes: tuple[Picture, ...]
@@ -55,8 +55,8 @@ def render_task_page(compared: Compared) -> str:
 
 def compose_task_page(compared: Compared) -> TaskPage:
     """Draw the plots and format the texts of a task replay."""
-    from mirage.replay.lanes import choose_palette
     from mirage.replay.plots import style_policies
+    from mirage.replay.svg import choose_palette
 
     table = lines(compared)
     styles = style_policies([line.pair.name for line in table])
@@ -96,7 +96,7 @@ def _shortest_makespan(table: tuple[Line, ...]) -> tuple[str, ...]:
 
 
 def _lanes(compared: Compared, table: tuple[Line, ...], palette: Palette) -> tuple[Picture, ...]:
-    from mirage.replay.lanes import MOST_LANES, draw_lanes
+    from mirage.replay.svg import MOST_LANES, draw_lanes
 
     last = max(float(np.nanmax(outcome.end)) for outcome in compared.shown)
     devices = len(compared.trace.pool.device_node)
@@ -114,8 +114,7 @@ def _lanes(compared: Compared, table: tuple[Line, ...], palette: Palette) -> tup
 
 
 def _distribution(compared: Compared, styles: tuple[PolicyStyle, ...]) -> Picture:
-    from mirage.replay.lanes import clock
-    from mirage.replay.svg import blank, drawing, write_svg
+    from mirage.replay.svg import blank, clock, drawing, write_svg
 
     values = [np.sort(outcome.jct[~np.isnan(outcome.jct)]) for outcome in compared.shown]
     medians = "; ".join(

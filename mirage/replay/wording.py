@@ -1,21 +1,32 @@
-"""A replay's figures in words: numbers as people write them, sentences that claim no more than the data."""
+"""A replay's figures in words and columns, the same on the terminal and on the page.
+
+Numbers are as people write them; sentences claim no more than the data. On a terminal every figure fits 120
+columns, the essential ones 80.
+"""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
 from mirage.domain.job import UNLIMITED
-from mirage.domain.outcome import ZERO_WITHIN
-from mirage.replay.bootstrap import FEWEST_BLOCKS
-from mirage.replay.metrics import CLOSE_WITHIN
-from mirage.replay.panel import ORACLE, REACTIVE
+from mirage.domain.objective import ZERO_WITHIN
+from mirage.replay.intervals import FEWEST_BLOCKS
+from mirage.replay.metrics import ALL, CLOSE_WITHIN
+from mirage.replay.results import ORACLE, REACTIVE
 
 if TYPE_CHECKING:
-    from mirage.replay.bootstrap import Estimate
+    from collections.abc import Callable
+
+    from mirage.replay.intervals import IntervalEstimate
     from mirage.replay.metrics import PolicyMetrics, ReplayMetrics
-    from mirage.replay.outcome import ReplayResult
+    from mirage.replay.results import ReplayResult
 
 UNDETERMINED = "\N{EN DASH}"
 MINUS = "\N{MINUS SIGN}"
@@ -53,13 +64,13 @@ def percent(fraction: float) -> str:
     return f"{round(100 * fraction) + 0:d} %".replace("-", MINUS)
 
 
-def hours_interval(estimate: Estimate) -> str:
+def hours_interval(estimate: IntervalEstimate) -> str:
     """The interval of an estimate in hours; empty if it is missing or has no width."""
     low, high = hours(estimate.low), hours(estimate.high)
     return _joined(low, high) if estimate.bounded and low != high else ""
 
 
-def percent_interval(estimate: Estimate) -> str:
+def percent_interval(estimate: IntervalEstimate) -> str:
     """The interval of a fraction; empty if it is missing or has no width."""
     low, high = percent(estimate.low), percent(estimate.high)
     if not estimate.bounded or low == high:
@@ -138,7 +149,7 @@ def _best_sentence(metrics: ReplayMetrics, best: PolicyMetrics) -> str:
     return f"{best.policy} came closest to a seamless handover: {own} on average, against {against}. {change}"
 
 
-def _change(metrics: ReplayMetrics, reduction: Estimate) -> str:
+def _change(metrics: ReplayMetrics, reduction: IntervalEstimate) -> str:
     """The reduction of interruption, with how sure it is."""
     if not math.isfinite(reduction.value):
         return "There was no interruption to reduce."
@@ -175,3 +186,85 @@ def describe_intervals(metrics: ReplayMetrics) -> str:
         f"{_level(metrics)} intervals: circular block bootstrap over episodes in order of start ({block}, "
         f"{how.resamples:,} resamples, seed {how.seed}); none on fewer than {FEWEST_BLOCKS} blocks."
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of the report's table: heading, format and source of a metric."""
+
+    heading: str
+    """Lines as the terminal breaks them."""
+    read: Callable[[PolicyMetrics], IntervalEstimate | None]
+    share: bool = False
+    """A fraction, shown in percent; else hours."""
+    essential: bool = False
+    """Kept on a narrow terminal."""
+
+    def cell(self, row: PolicyMetrics) -> tuple[str, str]:
+        """The figure and its interval as text; empty where they do not apply or are undetermined."""
+        estimate = self.read(row)
+        if estimate is None:
+            return "", ""
+        if self.share:
+            return percent(estimate.value), percent_interval(estimate)
+        return hours(estimate.value), hours_interval(estimate)
+
+
+def _reduction(row: PolicyMetrics) -> IntervalEstimate | None:
+    return row.reduction if row.policy != REACTIVE else None
+
+
+def _regret(row: PolicyMetrics) -> IntervalEstimate | None:
+    return row.regret if row.policy != ORACLE else None
+
+
+COLUMNS = (
+    Column("inter-\nruption\nmean, h", lambda row: row.interruption_mean, essential=True),
+    Column("\nmedian,\nh", lambda row: row.interruption_median),
+    Column("\np90,\nh", lambda row: row.interruption_p90),
+    Column("\noverlap\nmean, h", lambda row: row.overlap_mean, essential=True),
+    Column("no\ninter-\nruption", lambda row: row.uninterrupted_share, share=True, essential=True),
+    Column("\nwithin\n30 min", lambda row: row.close_share, share=True),
+    Column("cost\ne_O = 1,\nh", lambda row: row.costs[0].hours, essential=True),
+    Column("cost\ne_O = \N{VULGAR FRACTION ONE HALF},\nh", lambda row: row.costs[1].hours),
+    Column("less in-\nterrupted\nby", _reduction, share=True, essential=True),
+    Column("|x| above\noracle,\nh", _regret),
+)
+
+
+FULL_WIDTH = 116
+"""Columns of the terminal that every figure needs, with policy names of up to 14 letters."""
+
+
+def replay_table(metrics: ReplayMetrics, width: int = FULL_WIDTH) -> Table:
+    """One row per policy with its intervals for all episodes, then one row per policy and load class.
+
+    ``width`` is the terminal's; below ``FULL_WIDTH`` only the essential columns are shown.
+    """
+    columns = tuple(c for c in COLUMNS if c.essential or width >= FULL_WIDTH)
+    table = Table(box=SIMPLE_HEAD, padding=0, caption=_caption(metrics), caption_justify="left")
+    table.add_column("\n\npolicy", overflow="fold")
+    for column in columns:
+        table.add_column(column.heading, justify="right", no_wrap=True)
+    for load in (ALL, *(str(load) for load, _ in metrics.classes)):
+        _add_section(table, metrics.of_load(load), load, columns)
+    return table
+
+
+def _add_section(table: Table, rows: tuple[PolicyMetrics, ...], load: str, columns: tuple[Column, ...]) -> None:
+    """A line that names the class and its number of handovers, then the policies."""
+    table.add_row(Text(f"{load} ({rows[0].pairs if rows else 0:,})", style="bold"))
+    for row in rows:
+        cells = (column.cell(row) for column in columns)
+        table.add_row(Text(row.policy), *(_stack(*cell, shown=load == ALL) for cell in cells))
+    table.add_section()
+
+
+def _stack(value: str, interval: str, *, shown: bool) -> Text:
+    """A figure with its interval beneath, dimmed, where intervals are shown."""
+    return Text.assemble(value, ("\n" + interval, "dim")) if interval and shown else Text(value)
+
+
+def _caption(metrics: ReplayMetrics) -> Text:
+    lines = [*(f"{word}: {meaning}." for word, meaning in DEFINITIONS), f"load: {CLASS_MEANING}."]
+    return Text("\n".join([*lines, describe_intervals(metrics)]), style="dim")

@@ -20,7 +20,7 @@ from mirage.simulator.kernel.layout import (
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from mirage.simulator.resources import Resources
+    from mirage.simulator.model import Resources
 
 Int64 = NDArray[np.int64]
 ROOT = 0

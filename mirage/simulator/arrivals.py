@@ -30,7 +30,7 @@ from mirage.simulator.kernel.layout import GROUPS_PER_JOB, NEVER
 if TYPE_CHECKING:
     from mirage.domain.jobtable import JobTable, Names
     from mirage.simulator.accounts import Accounts
-    from mirage.simulator.model import Model
+    from mirage.simulator.model import ClusterTables
 
 Int64 = NDArray[np.int64]
 Table = NDArray[np.void]
@@ -47,13 +47,13 @@ class Arrivals:
     notes: tuple[str, ...]
 
 
-def no_arrivals(model: Model) -> Arrivals:
+def no_arrivals(model: ClusterTables) -> Arrivals:
     """A cluster on which nothing arrives by itself."""
     width = 2 * len(model.resources) + 1 + GROUPS_PER_JOB
     return Arrivals(blank_rows(0), np.zeros((0, width), dtype=np.int64), {}, ())
 
 
-def encode_trace(model: Model, accounts: Accounts, table: JobTable) -> Arrivals:
+def encode_trace(model: ClusterTables, accounts: Accounts, table: JobTable) -> Arrivals:
     """Encode every job of ``table`` that the cluster can run; the others are counted by Slurm's reason.
 
     Raises ``TraceError`` where the cluster can run none of them.
@@ -77,7 +77,7 @@ def encode_trace(model: Model, accounts: Accounts, table: JobTable) -> Arrivals:
     return Arrivals(jobs, needs, dict(counted.most_common()), _notes(table))
 
 
-def _all_rejected(model: Model, table: JobTable, counted: Counter[str]) -> str:
+def _all_rejected(model: ClusterTables, table: JobTable, counted: Counter[str]) -> str:
     """A simulation without any job would look like an idle cluster."""
     reasons = ", ".join(f"{reason} {count:,}" for reason, count in counted.most_common())
     text = f"cluster {model.cluster.name} rejects all {len(table):,} jobs ({reasons})"
@@ -107,7 +107,7 @@ def _translate(names: Names, index: dict[str, int], default: int) -> Int64:
     return lookup[names.codes]
 
 
-def nodes_of(model: Model, table: JobTable) -> Int64:
+def nodes_of(model: ClusterTables, table: JobTable) -> Int64:
     """Nodes of each job; where the trace has only CPUs, so many as they need in its partition."""
     partition = _translate(table.partition, model.partition_index, model.default_partition)
     cpus_of_node = np.array([model.capacity[m, 0].max(initial=1) for m in model.members], dtype=np.int64)
@@ -115,7 +115,7 @@ def nodes_of(model: Model, table: JobTable) -> Int64:
     return np.where(table.nodes > 0, table.nodes, -(-cpus // cpus_of_node[partition])).astype(np.int64)
 
 
-def _shape_columns(model: Model, table: JobTable) -> list[Int64]:
+def _shape_columns(model: ClusterTables, table: JobTable) -> list[Int64]:
     """partition, nodes, limit, CPUs per node, memory per node, constraint, GRES per node..."""
     partition = _translate(table.partition, model.partition_index, model.default_partition)
     cpus, nodes = np.maximum(table.cpus.astype(np.int64), 1), nodes_of(model, table)
@@ -127,7 +127,7 @@ def _shape_columns(model: Model, table: JobTable) -> list[Int64]:
     return columns + [-(-table.gres[:, g].astype(np.int64) // nodes) for g in range(len(table.gres_names))]
 
 
-def _fit_all(model: Model, table: JobTable, keys: Int64) -> tuple[list[Fit | None], NDArray[np.str_]]:
+def _fit_all(model: ClusterTables, table: JobTable, keys: Int64) -> tuple[list[Fit | None], NDArray[np.str_]]:
     """The fit of each distinct shape, or the reason why it has no fit."""
     fits: list[Fit | None] = []
     reasons = []
@@ -141,7 +141,7 @@ def _fit_all(model: Model, table: JobTable, keys: Int64) -> tuple[list[Fit | Non
     return fits, np.array(reasons, dtype=np.str_)
 
 
-def _shape(model: Model, table: JobTable, key: list[int]) -> Shape:
+def _shape(model: ClusterTables, table: JobTable, key: list[int]) -> Shape:
     partition, nodes, limit, cpus, memory, constraint, *gres = key
     if partition < 0:
         raise SubmissionRejected("PartitionInvalid", "the cluster file has no such partition")
@@ -169,7 +169,7 @@ def _typed_count(table: JobTable, name: str, gres: list[int]) -> int:
     return sum(n for g, n in zip(table.gres_names, gres, strict=True) if g.startswith(name + ":"))
 
 
-def _owner_columns(model: Model, table: JobTable) -> list[Int64]:
+def _owner_columns(model: ClusterTables, table: JobTable) -> list[Int64]:
     partition = _translate(table.partition, model.partition_index, model.default_partition)
     codes = (table.user.codes, table.account.codes, table.qos.codes)
     return [*(c.astype(np.int64) for c in codes), partition]
@@ -199,7 +199,7 @@ def _refuse_by_ceiling(
 
 
 def _resolve_owners(
-    model: Model, accounts: Accounts, table: JobTable, keys: Int64
+    model: ClusterTables, accounts: Accounts, table: JobTable, keys: Int64
 ) -> tuple[_Owners, NDArray[np.str_]]:
     associations = np.full(len(keys), -1, dtype=np.int64)
     groups = np.full((len(keys), GROUPS_PER_JOB), -1, dtype=np.int64)
@@ -224,7 +224,7 @@ def _name(names: Names, code: int) -> str:
     return names.vocabulary[code] if code >= 0 else ""
 
 
-def _fill_times(model: Model, table: JobTable, kept: Int64) -> Table:
+def _fill_times(model: ClusterTables, table: JobTable, kept: Int64) -> Table:
     """Rows with ids, owners and times; job ids are trace rows from 1."""
     jobs, t = blank_rows(len(kept)), table.take(kept)
     jobs["row"], jobs["id"] = kept, kept + 1
@@ -242,7 +242,7 @@ def _fill_times(model: Model, table: JobTable, kept: Int64) -> Table:
 
 
 def _gather(
-    model: Model, jobs: Table, fits: list[Fit | None], owned: _Owners, shape_of: Int64, owner_of: Int64
+    model: ClusterTables, jobs: Table, fits: list[Fit | None], owned: _Owners, shape_of: Int64, owner_of: Int64
 ) -> Int64:
     """Fill what shapes and owners decide; returns the needs rows."""
     width = 2 * len(model.resources) + 1

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mirage.domain.job import JobRequest
     from mirage.simulator.accounts import Accounts
     from mirage.simulator.cluster import Partition
-    from mirage.simulator.model import Model
+    from mirage.simulator.model import ClusterTables
 
 Int64 = NDArray[np.int64]
 Table = NDArray[np.void]
@@ -54,7 +54,7 @@ class Fit:
     billing: float
 
 
-def fit(model: Model, shape: Shape) -> Fit:
+def fit(model: ClusterTables, shape: Shape) -> Fit:
     """Check a shape against its partition. Raises ``SubmissionRejected`` with Slurm's reason."""
     partition = model.cluster.partitions[shape.partition]
     limit = _limit(model, partition, shape.limit)
@@ -84,7 +84,7 @@ def fit(model: Model, shape: Shape) -> Fit:
     )
 
 
-def _limit(model: Model, partition: Partition, limit: int) -> int:
+def _limit(model: ClusterTables, partition: Partition, limit: int) -> int:
     wanted = limit if limit > 0 else model.default_limit(partition)
     if wanted > partition.max_time:
         raise SubmissionRejected(
@@ -103,7 +103,7 @@ def _check_node_count(partition: Partition, nodes: int) -> None:
         )
 
 
-def _feature_bits(model: Model, features: tuple[str, ...]) -> int:
+def _feature_bits(model: ClusterTables, features: tuple[str, ...]) -> int:
     bits = 0
     for feature in features:
         if feature not in model.features:
@@ -112,7 +112,7 @@ def _feature_bits(model: Model, features: tuple[str, ...]) -> int:
     return bits
 
 
-def hosts(model: Model, shape: Shape, needs: Int64) -> NDArray[np.bool_]:
+def hosts(model: ClusterTables, shape: Shape, needs: Int64) -> NDArray[np.bool_]:
     """Which nodes could run the shape when empty, as a mask over the node numbers."""
     mask = model.members[shape.partition] & (model.capacity[:, :-1] >= needs).all(axis=1)
     for feature in shape.features:
@@ -120,7 +120,7 @@ def hosts(model: Model, shape: Shape, needs: Int64) -> NDArray[np.bool_]:
     return mask
 
 
-def _size_factor(model: Model, nodes: int, cpus: int, limit: int) -> float:
+def _size_factor(model: ClusterTables, nodes: int, cpus: int, limit: int) -> float:
     """priority/multifactor's job size: the mean of the shares of nodes and of CPUs, or one less that."""
     weights, all_nodes, all_cpus = model.cluster.priority, len(model.node_names), model.cluster.cpu_count
     if weights.small_relative_to_time:
@@ -129,7 +129,7 @@ def _size_factor(model: Model, nodes: int, cpus: int, limit: int) -> float:
     return 1 - share if weights.favor_small else share
 
 
-def _static_priority(model: Model, shape: Shape, total: Int64) -> float:
+def _static_priority(model: ClusterTables, shape: Shape, total: Int64) -> float:
     """The weighted factors that a job keeps while it waits: size, partition, TRES."""
     weights, partitions = model.cluster.priority, model.cluster.partitions
     most = max((p.priority_job_factor for p in partitions), default=0)
@@ -144,7 +144,7 @@ def _static_priority(model: Model, shape: Shape, total: Int64) -> float:
     return float(value)
 
 
-def _billing(partition: Partition, model: Model, total: Int64) -> float:
+def _billing(partition: Partition, model: ClusterTables, total: Int64) -> float:
     """Usage per second: TRESBillingWeights summed, one per CPU without them."""
     if not partition.billing_weights:
         return float(total[0])
@@ -152,7 +152,7 @@ def _billing(partition: Partition, model: Model, total: Int64) -> float:
     return float(sum(weight * total[column] for column, weight in columns if column >= 0))
 
 
-def quality_priority(model: Model, qos: str) -> float:
+def quality_priority(model: ClusterTables, qos: str) -> float:
     """The weighted QOS factor: its priority over the highest of all."""
     most = max((q.priority for q in model.cluster.qos), default=0)
     if most <= 0 or qos not in model.qos:
@@ -160,7 +160,7 @@ def quality_priority(model: Model, qos: str) -> float:
     return model.cluster.priority.qos * model.qos[qos].priority / most
 
 
-def association_priority(model: Model, accounts: Accounts, row: int) -> float:
+def association_priority(model: ClusterTables, accounts: Accounts, row: int) -> float:
     """The weighted association factor: its priority over the highest of all."""
     most = max((a.priority for a in model.cluster.associations), default=0)
     return (
@@ -197,7 +197,7 @@ def needs_row(found: Fit, groups: list[int]) -> Int64:
     return np.concatenate([found.per_node, found.total, padded])
 
 
-def request_shape(model: Model, request: JobRequest) -> Shape:
+def request_shape(model: ClusterTables, request: JobRequest) -> Shape:
     """The shape of a request. Raises ``SubmissionRejected`` for an unknown partition."""
     partition = model.partition_index.get(request.partition, -1) if request.partition else model.default_partition
     if partition < 0:
@@ -233,7 +233,7 @@ class JobCeiling:
         return ""
 
 
-def job_ceiling(model: Model, accounts: Accounts, row: int, qualities: tuple[str, ...]) -> JobCeiling:
+def job_ceiling(model: ClusterTables, accounts: Accounts, row: int, qualities: tuple[str, ...]) -> JobCeiling:
     """The ceilings on one job of an association (``row``) with the QOS of job and partition."""
     if not model.cluster.enforce_limits:
         return JobCeiling()
@@ -251,6 +251,6 @@ def job_ceiling(model: Model, accounts: Accounts, row: int, qualities: tuple[str
     return JobCeiling(tuple(walls), tuple(tres))
 
 
-def known_qos(model: Model, qos: str) -> bool:
+def known_qos(model: ClusterTables, qos: str) -> bool:
     """Whether the QOS exists; any does on a cluster that lists none."""
     return not qos or qos in model.qos or not model.qos

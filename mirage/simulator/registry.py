@@ -1,4 +1,7 @@
-"""Numbers of users, job names, arrays and associations; and requests turned into the kernel's rows."""
+"""Numbers of users, job names, arrays and associations; and requests turned into the kernel's rows.
+
+The nodes that a job must have (``--nodelist``) are checked here as slurmctld checks them.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.domain import series
-from mirage.domain.errors import SubmissionRejected
+from mirage.domain import jobtable
+from mirage.domain.errors import BadSpelling, SubmissionRejected
 from mirage.domain.job import DependencyKind
 from mirage.simulator import encode
 from mirage.simulator.kernel.layout import Candidate
-from mirage.simulator.nodelists import nodes_listed
+from mirage.slurm import hostlist
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +25,66 @@ if TYPE_CHECKING:
     from mirage.domain.jobtable import JobTable
     from mirage.simulator.accounts import Accounts
     from mirage.simulator.encode import Fit, JobCeiling
-    from mirage.simulator.model import Model
+    from mirage.simulator.model import ClusterTables
+
+Words = NDArray[np.uint64]
+Mask = NDArray[np.bool_]
+
+
+def nodes_listed(model: ClusterTables, request: JobRequest) -> Words:
+    """The nodes that ``request`` lists, as a set; empty where it lists none.
+
+    Raises ``SubmissionRejected`` in Slurm's words for nodes that do not exist, that the job may not use, or that
+    are more than it asks for.
+    """
+    if not request.node_list:
+        return np.zeros(model.word_count, dtype=np.uint64)
+    mask = np.zeros(len(model.node_names), dtype=np.bool_)
+    mask[_numbers(model, request.node_list)] = True
+    if mask.any():
+        _check(model, request, mask)
+    return model.words(mask)
+
+
+def _numbers(model: ClusterTables, text: str) -> list[int]:
+    try:
+        names = hostlist.expand(text)
+        return [model.node_index[name] for name in names]
+    except BadSpelling as fault:
+        raise SubmissionRejected("ReqNodeNotAvail", f"Invalid node name specified: {fault}") from None
+    except KeyError as unknown:
+        raise SubmissionRejected(
+            "ReqNodeNotAvail", f"Invalid node name specified: there is no node {unknown.args[0]}"
+        ) from None
+
+
+def _check(model: ClusterTables, request: JobRequest, mask: Mask) -> None:
+    shape = encode.request_shape(model, request)
+    needs = encode.fit(model, shape).per_node
+    _refuse(
+        model,
+        mask & ~model.members[shape.partition],
+        "ReqNodeNotAvail",
+        f"Requested nodes not in this partition ({model.cluster.partitions[shape.partition].name})",
+    )
+    hosts = encode.hosts(model, shape, needs)
+    _refuse(model, mask & ~hosts, "BadConstraints", "Requested node configuration is not available")
+    for reservation in model.cluster.reservations:
+        if reservation.name == request.reservation:
+            outside = mask & ~np.isin(np.array(model.node_names), reservation.nodes)
+            _refuse(model, outside, "BadConstraints", "Required nodes outside of the reservation")
+    if mask.sum() > request.nodes:
+        raise SubmissionRejected(
+            "PartitionNodeLimit",
+            f"Node count specification invalid: {mask.sum()} nodes listed, {request.nodes} asked",
+        )
+
+
+def _refuse(model: ClusterTables, wrong: Mask, reason: str, words: str) -> None:
+    if wrong.any():
+        names = [model.node_names[node] for node in np.flatnonzero(wrong)]
+        raise SubmissionRejected(reason, f"{words}: {hostlist.fold(names)}")
+
 
 Int64 = NDArray[np.int64]
 Table = NDArray[np.void]
@@ -64,18 +126,20 @@ class Registry:
         if [len(known) - 1 for known in self._hashes] != [len(self.users), names]:
             # The number of "no name" is the last.
             self._hashes = (
-                series.hashed_users([*self.users, ""]),
-                series.hashed_names([*self.trace_names, *self.names, ""]),
+                jobtable.hashed_users([*self.users, ""]),
+                jobtable.hashed_names([*self.trace_names, *self.names, ""]),
             )
         users, texts = self._hashes
-        return series.series_of(users[user], texts[name])
+        return jobtable.series_of(users[user], texts[name])
 
     def new_array(self) -> int:
         """Return the next unused number of an array job."""
         self.arrays += 1
         return self.arrays - 1
 
-    def encode(self, model: Model, request: JobRequest, array: int = -1, most_at_once: int = 0) -> Candidate:
+    def encode(
+        self, model: ClusterTables, request: JobRequest, array: int = -1, most_at_once: int = 0
+    ) -> Candidate:
         """A request as the kernel takes it. Raises ``SubmissionRejected`` with Slurm's reason."""
         shape = encode.request_shape(model, request)
         found = encode.fit(model, shape)
@@ -106,7 +170,7 @@ class Registry:
         row["listed"] = np.unpackbits(must.view(np.uint8)).sum()
         return Candidate(row, encode.needs_row(found, groups), must)
 
-    def _check(self, model: Model, request: JobRequest, found: Fit, ceiling: JobCeiling) -> None:
+    def _check(self, model: ClusterTables, request: JobRequest, found: Fit, ceiling: JobCeiling) -> None:
         if not encode.known_qos(model, request.qos):
             raise SubmissionRejected("InvalidQOS", f"no QOS {request.qos}")
         refusal = ceiling.refusal(found.limit, found.total)
@@ -126,7 +190,7 @@ class Registry:
         row["singleton"] = int(any(d.kind == DependencyKind.SINGLETON for d in request.dependencies))
 
 
-def _reservation(model: Model, request: JobRequest) -> int:
+def _reservation(model: ClusterTables, request: JobRequest) -> int:
     """The number of the reservation asked for, -1 for none. Raises ``SubmissionRejected``."""
     if not request.reservation:
         return -1

@@ -11,15 +11,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from mirage.domain.job import ABSENT
 from mirage.domain.jobtable import Names, job_table
-from mirage.simulator import tables
+from mirage.simulator import controller_state
 from mirage.simulator.accounts import Accounts
 from mirage.simulator.arrivals import encode_trace
 from mirage.simulator.cluster import FairShare
-from mirage.simulator.kernel import futures, queue
+from mirage.simulator.kernel import operations, priorities
 from mirage.simulator.kernel.layout import (
     HIGHEST_IN_TURN,
     IDLE_ROW,
@@ -28,12 +28,11 @@ from mirage.simulator.kernel.layout import (
     UP,
     UP_ROW,
     Candidate,
+    ControllerState,
     Fixed,
-    World,
 )
-from mirage.simulator.model import Model
+from mirage.simulator.model import ClusterTables
 from mirage.simulator.registry import Registry
-from mirage.simulator.shares import Shares
 
 if TYPE_CHECKING:
     from mirage.domain.job import JobRequest
@@ -43,6 +42,57 @@ if TYPE_CHECKING:
 
 Int64 = NDArray[np.int64]
 Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Part of the priority that differs by user, and one value for all other users."""
+
+    users: Int64
+    """Numbers, ascending."""
+    given: Floats
+    """Priority of each of them."""
+    others: float
+    """Priority of all others."""
+
+    @classmethod
+    def none(cls) -> Shares:
+        """The same priority, 0, for all users."""
+        return cls(np.empty(0, dtype=np.int64), np.empty(0), 0.0)
+
+    @classmethod
+    def seen(cls, users: Int64, priority: Floats) -> Shares:
+        """The mean of each user's jobs, and for others that of all; ``nan`` in ``priority`` says nothing."""
+        known = ~np.isnan(priority)
+        if not known.any():
+            return cls.none()
+        numbers, place = np.unique(users[known], return_inverse=True)
+        return cls(
+            numbers, np.bincount(place, priority[known]) / np.bincount(place), float(priority[known].mean())
+        )
+
+    @classmethod
+    def known(cls, user: int, priority: float) -> Shares:
+        """The share of one user; the same as ``none`` where ``priority`` is ``nan``."""
+        return cls.seen(np.array([user], dtype=np.int64), np.array([priority]))
+
+    def beside(self, better: Shares) -> Shares:
+        """The same, but with the values of ``better`` for its users. Others as here, unless this has no users."""
+        kept = ~np.isin(self.users, better.users)
+        users = np.append(self.users[kept], better.users)
+        given, order = np.append(self.given[kept], better.given), np.argsort(users)
+        return Shares(users[order], given[order], self.others if len(self.users) else better.others)
+
+    def of(self, users: ArrayLike) -> Floats:
+        """Priority by user of jobs of these users; shape of ``users``."""
+        asked = np.asarray(users)
+        if not len(self.users):
+            return np.full(asked.shape, self.others)
+        place = np.minimum(np.searchsorted(self.users, asked), len(self.users) - 1)
+        found: Floats = np.where(self.users[place] == asked, self.given[place], self.others)
+        return found
+
+
 Table = NDArray[np.void]
 
 _ROOM = 64
@@ -69,7 +119,7 @@ class Resumption:
     def __init__(self, cluster: ClusterConfig) -> None:
         self._fair_share = cluster.priority.fair_share
         weights = replace(cluster.priority, fair_share=0, fair_share_algorithm=FairShare.NONE)
-        self._model = Model(replace(cluster, priority=weights))
+        self._model = ClusterTables(replace(cluster, priority=weights))
         self._accounts = Accounts.of(self._model.cluster, self._model.resources)
         self._users: dict[str, int] = {}
 
@@ -101,17 +151,17 @@ class Resumption:
             shares = Shares.seen(shown.jobs["user"], beyond).beside(own)
         candidate.job["static"] += shares.of(candidate.job["user"])
         fixed = self._fixed(shown)
-        world = tables.new_world(self._model, self._accounts, fixed, snapshot.time)
-        world = tables.with_room(world, len(shown) + _ROOM)
+        world = controller_state.new_world(self._model, self._accounts, fixed, snapshot.time)
+        world = controller_state.with_room(world, len(shown) + _ROOM)
         self._take_down(world, snapshot)
         world.sim["next_id"] = shown.jobs["id"].max(initial=0) + 1
         waiting = shown.jobs["static"][(shown.jobs["start"] == NEVER) & (shown.jobs["held"] == 0)]
         world.sim["lowest"] = min(HIGHEST_IN_TURN, int(waiting.min(initial=HIGHEST_IN_TURN)))
-        scratch = tables.new_scratch(self._model, world, 0, len(self._users) + 1, len(world.jobs))
+        scratch = controller_state.new_scratch(self._model, world, 0, len(self._users) + 1, len(world.jobs))
         slots = np.full(len(shown), ABSENT, dtype=np.int64)
-        futures.resume(fixed, world, scratch, shown.jobs, shown.needs, slots)
+        operations.resume(fixed, world, scratch, shown.jobs, shown.needs, slots)
         world.sim["last_main"] = world.sim["last_backfill"] = snapshot.time
-        queue.refresh(fixed, world, scratch)
+        priorities.refresh(fixed, world, scratch)
         return Resumed(self._model, self._accounts, fixed, world, candidate, slots, shown.rows, shares)
 
     def _known(self, users: Names) -> Names:
@@ -237,7 +287,7 @@ class Resumption:
             feature_mask=np.arange(len(model.features), dtype=np.int64) + len(model.cluster.partitions),
         )
 
-    def _take_down(self, world: World, snapshot: Snapshot) -> None:
+    def _take_down(self, world: ControllerState, snapshot: Snapshot) -> None:
         """Take as many nodes of each partition down as the snapshot counts: the last ones, for want of names."""
         state = len(self._model.resources) + 1
         counted = {partition.name: partition.down for partition in snapshot.partitions}
@@ -255,10 +305,10 @@ class Resumption:
 class Resumed:
     """A cluster at the time of a snapshot."""
 
-    model: Model
+    model: ClusterTables
     accounts: Accounts
     fixed: Fixed
-    world: World
+    world: ControllerState
     candidate: Candidate
     slots: Int64
     rows: Int64
@@ -288,11 +338,11 @@ class Futures:
         world = world._replace(groups=np.concatenate([world.groups, new]), waits=world.waits[:0])
         self._resumed = replace(resumed, world=world)
         size = len(world.jobs) + most_arrivals + _ROOM
-        roomy = tables.with_room(tables.copied(world), size)
-        self._run, self._work = tables.copied(roomy), roomy
+        roomy = controller_state.with_room(controller_state.copied(world), size)
+        self._run, self._work = controller_state.copied(roomy), roomy
         users = int(resumed.fixed.config["users"][0])
-        self._scratch = tables.new_scratch(resumed.model, roomy, 0, users, len(roomy.jobs))
-        self._record = tables.no_record()
+        self._scratch = controller_state.new_scratch(resumed.model, roomy, 0, users, len(roomy.jobs))
+        self._record = controller_state.no_record()
 
     def starts(self, runtimes: Int64, cancels: Int64, coming: Coming, times: Int64, until: int) -> Int64:
         """When the request would start if submitted at each of ``times`` (ascending, from now on), in one future.
@@ -306,7 +356,7 @@ class Futures:
             raise ValueError("arrivals made after the futures they belong to")
         starts = np.full(len(times), NEVER, dtype=np.int64)
         fixed = there.fixed._replace(arrivals=coming.jobs, arrival_needs=coming.needs)
-        done = futures.future_starts(
+        done = operations.future_starts(
             fixed,
             there.world,
             self._run,

@@ -10,31 +10,52 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.domain.errors import SubmissionRejected, UnknownJob
-from mirage.domain.job import ABSENT, UNLIMITED, DependencyKind, Job, JobId, JobRequest, JobState
+from mirage.domain.job import ABSENT, UNLIMITED, Dependency, DependencyKind, Job, JobId, JobRequest, JobState
 from mirage.domain.jobtable import job_table
-from mirage.simulator import tables, views
+from mirage.simulator import controller_state, views
 from mirage.simulator.accounts import Accounts
 from mirage.simulator.arrivals import encode_trace, no_arrivals, nodes_of
-from mirage.simulator.conditions import condition_rows
-from mirage.simulator.kernel import engine, operations, queue
+from mirage.simulator.controller_state import State
+from mirage.simulator.kernel import engine, operations, priorities
 from mirage.simulator.kernel.layout import NEED_SPACE, NEVER
-from mirage.simulator.model import Model
-from mirage.simulator.nodelists import nodes_listed
-from mirage.simulator.registry import Registry
-from mirage.simulator.standing import standing_of
-from mirage.simulator.state import State
+from mirage.simulator.model import ClusterTables
+from mirage.simulator.registry import Registry, nodes_listed
+from mirage.simulator.views import standing_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from mirage.domain.decision import Standing
-    from mirage.domain.joblabels import JobLabels
-    from mirage.domain.jobtable import JobTable
+    from mirage.domain.jobtable import JobLabels, JobTable
     from mirage.domain.snapshot import JobColumns, PartitionState
     from mirage.simulator.cluster import ClusterConfig, Reservation
-    from mirage.simulator.kernel.layout import Candidate
+    from mirage.simulator.kernel.layout import Candidate, ControllerState
 
 Int64 = NDArray[np.int64]
+
+
+def condition_rows(world: ControllerState, dependencies: Sequence[Dependency]) -> Int64:
+    """Shape (dependencies, 5): what ``operations.submit`` wants; singletons are not among them."""
+    rows = [_condition(world, dependency) for dependency in dependencies]
+    return np.array(rows, dtype=np.int64).reshape(len(rows), 5)
+
+
+def _condition(world: ControllerState, dependency: Dependency) -> tuple[int, int, int, int, int]:
+    kind, delay = dependency.kind, dependency.delay
+    slot = int(operations.find(world, dependency.job_id))
+    if slot >= 0:
+        return int(kind), delay, slot, 0, 0
+    own = world.own[: int(world.sim["own"][0])]
+    found = np.flatnonzero(own["id"] == dependency.job_id)
+    if not len(found):
+        return int(kind), delay, -1, 1, 0  # purged from the queue: Slurm takes the condition as met
+    row = own[found[0]]
+    good = row["status"] == JobState.COMPLETED and row["exit_code"] == 0
+    met = {DependencyKind.AFTEROK: good, DependencyKind.AFTERNOTOK: not good}.get(kind, True)
+    began = row["start"] if row["start"] != NEVER else row["end"]
+    return int(kind), delay, -1, int(met), int(began) + delay if kind == DependencyKind.AFTER else 0
+
+
 Table = NDArray[np.void]
 
 LOOK_AHEAD = 30 * 86_400
@@ -59,7 +80,7 @@ class Simulation:
         log: bool = False,
     ) -> None:
         """An idle cluster; ``start`` (default: the first arrival): run the trace up to there."""
-        model = Model(cluster)
+        model = ClusterTables(cluster)
         accounts = Accounts.of(cluster, model.resources)
         arrivals = no_arrivals(model) if jobs is None else encode_trace(model, accounts, jobs)
         self.rejected = arrivals.rejected
@@ -69,7 +90,7 @@ class Simulation:
         self._trace = jobs if jobs is not None else job_table(0)
         first = int(arrivals.jobs["submit"][0]) if len(arrivals.jobs) else start or 0
         begin = first if start is None else min(start, first)
-        record = tables.new_record(len(self._trace), log)
+        record = controller_state.new_record(len(self._trace), log)
         self._state = State(model, Registry.of_trace(accounts, jobs), arrivals, begin, record)
         if start is not None:
             self.run_until(start)
@@ -223,7 +244,7 @@ class Simulation:
 
     def columns(self) -> tuple[JobColumns, JobColumns]:
         """(pending, running) jobs as columns, pending in order of priority; cheap."""
-        queue.refresh(self._state.fixed, self._state.world, self._state.scratch)
+        priorities.refresh(self._state.fixed, self._state.world, self._state.scratch)
         return (
             views.pending_columns(self._state.world, self._state.registry),
             views.running_columns(self._state.world, self._state.registry),
@@ -316,7 +337,7 @@ class Simulation:
         state.make_room_for_candidate()
         work = state.work_area()
         engine.copy_world(state.world, work)
-        start = operations.planned_start(state.fixed, work, state.scratch, tables.no_record(), candidate)
+        start = operations.planned_start(state.fixed, work, state.scratch, controller_state.no_record(), candidate)
         return ABSENT if start == NEVER else int(start)
 
     def planned_starts(self) -> dict[JobId, int]:
@@ -324,7 +345,7 @@ class Simulation:
         state = self._state
         work = state.work_area()
         engine.copy_world(state.world, work)
-        operations.plan(state.fixed, work, state.scratch, tables.no_record())
+        operations.plan(state.fixed, work, state.scratch, controller_state.no_record())
         return views.planned(state.world, work)
 
     def start_times(
@@ -345,7 +366,7 @@ class Simulation:
         state.make_room_for_candidate()
         times = np.asarray(submit_times, dtype=np.int64)
         starts = np.full(len(times), NEVER, dtype=np.int64)
-        record, done = tables.no_record(), 0
+        record, done = controller_state.no_record(), 0
         while done < len(times):
             done += engine.starts_if_submitted(
                 state.fixed,

@@ -1,4 +1,4 @@
-"""Views of a simulation: columns of the queue, jobs, nodes; and the consistency check of its tables."""
+"""Views of a simulation: columns of the queue, jobs, nodes, a user's grants; and the check of its tables."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mirage.domain.decision import NO_LIMIT, Standing
 from mirage.domain.errors import UnknownJob
 from mirage.domain.job import ABSENT, Job, JobId, JobRequest, JobState
-from mirage.domain.joblabels import JobLabels
-from mirage.domain.jobtable import Names
-from mirage.domain.jobtraits import unknown_gres
+from mirage.domain.jobtable import JobLabels, Names, unknown_gres
 from mirage.domain.snapshot import JobColumns, PartitionState
+from mirage.simulator.cluster import FairShare
 from mirage.simulator.kernel.layout import (
     FIRST_LIMIT,
     G_JOBS,
@@ -38,9 +38,67 @@ if TYPE_CHECKING:
 
     from mirage.domain.jobtable import JobTable
     from mirage.simulator.accounts import Accounts
-    from mirage.simulator.kernel.layout import Fixed, World
-    from mirage.simulator.model import Model
+    from mirage.simulator.cluster import ClusterConfig, Partition
+    from mirage.simulator.kernel.layout import ControllerState, Fixed
+    from mirage.simulator.model import ClusterTables
     from mirage.simulator.registry import Registry
+
+_NOT_KNOWN = float("nan")
+
+
+def standing_of(
+    model: ClusterTables, accounts: Accounts, world: ControllerState, request: JobRequest, now: int
+) -> Standing:
+    """That of the request's user for such a job; nothing changes."""
+    partition = _partition(model.cluster, request.partition)
+    accounts = accounts.copy()
+    row = accounts.association(request.user, request.account)
+    known = 0 <= row < len(world.associations)
+    shared = known and model.cluster.priority.fair_share_algorithm is not FairShare.NONE
+    return Standing(
+        fair_share=float(world.associations[row]["factor"]) if shared else _NOT_KNOWN,
+        jobs_left=_jobs_left(model, accounts, world, request, row, partition),
+        reserved_nodes=_reserved(model.cluster, request, partition, now),
+    )
+
+
+def _partition(cluster: ClusterConfig, name: str) -> Partition | None:
+    named = (p for p in cluster.partitions if (p.name == name if name else p.default))
+    return next(named, cluster.partitions[0] if not name and len(cluster.partitions) == 1 else None)
+
+
+def _jobs_left(
+    model: ClusterTables,
+    accounts: Accounts,
+    world: ControllerState,
+    request: JobRequest,
+    row: int,
+    partition: Partition | None,
+) -> int:
+    if row < 0:
+        return ABSENT
+    names = (request.qos, partition.qos if partition is not None else "")
+    qualities = tuple(model.qos[name] for name in names if name in model.qos)
+    groups = accounts.groups_of(row, request.user, request.account, qualities)
+    running = world.groups[:, G_JOBS]
+    left = [
+        max(accounts.groups[group].jobs - (int(running[group]) if group < len(running) else 0), 0)
+        for group in groups
+        if accounts.groups[group].jobs >= 0
+    ]
+    return min(left, default=NO_LIMIT)
+
+
+def _reserved(cluster: ClusterConfig, request: JobRequest, partition: Partition | None, now: int) -> int:
+    if partition is None:
+        return ABSENT
+    taken: set[str] = set()
+    for reservation in cluster.reservations:
+        due = reservation.start < now + request.limit and reservation.end > now
+        if due and request.user not in reservation.users and request.account not in reservation.accounts:
+            taken |= set(reservation.nodes)
+    return len(taken.intersection(partition.nodes))
+
 
 Table = NDArray[np.void]
 
@@ -66,19 +124,19 @@ def _columns(rows: Table, start: NDArray[np.int64], registry: Registry) -> JobCo
     )
 
 
-def pending_columns(world: World, registry: Registry) -> JobColumns:
+def pending_columns(world: ControllerState, registry: Registry) -> JobColumns:
     """Pending jobs in order of priority; no planned starts (see ``Simulation.planned_starts``)."""
     rows = _taken(world.jobs, world.pending[: int(world.sim["pending"][0])])
     return _columns(rows, np.full(len(rows), ABSENT, dtype=np.int64), registry)
 
 
-def running_columns(world: World, registry: Registry) -> JobColumns:
+def running_columns(world: ControllerState, registry: Registry) -> JobColumns:
     """Running jobs in the order in which their limits end."""
     rows = _taken(world.jobs, world.running[: int(world.sim["running"][0])])
     return _columns(rows, rows["start"], registry)
 
 
-def job_labels(model: Model, world: World, registry: Registry) -> JobLabels:
+def job_labels(model: ClusterTables, world: ControllerState, registry: Registry) -> JobLabels:
     """Names and accounts of the pending and the running jobs, and what they take of nodes that are shared."""
     ends = int(world.sim["pending"][0]), int(world.sim["running"][0])
     slots = np.concatenate([world.pending[: ends[0]], world.running[: ends[1]]])
@@ -99,7 +157,9 @@ def _named(numbers: NDArray[np.int64], vocabulary: tuple[str, ...]) -> Names:
     return Names(np.where(numbers < len(vocabulary), numbers, -1).astype(np.int32), vocabulary)
 
 
-def own_job(model: Model, world: World, requests: Sequence[JobRequest], accounts: Accounts, job_id: JobId) -> Job:
+def own_job(
+    model: ClusterTables, world: ControllerState, requests: Sequence[JobRequest], accounts: Accounts, job_id: JobId
+) -> Job:
     """A job submitted from outside as a domain value. Raises ``UnknownJob``."""
     own = world.own[: int(world.sim["own"][0])]
     found = np.flatnonzero(own["id"] == job_id)
@@ -131,12 +191,12 @@ def own_job(model: Model, world: World, requests: Sequence[JobRequest], accounts
     )
 
 
-def _place(model: Model, world: World, own: int) -> str:
+def _place(model: ClusterTables, world: ControllerState, own: int) -> str:
     """The nodes that the job in the own row runs or ran on, as a host list."""
     return "" if world.own["start"][own] == NEVER else _host_list(model, world.bits[PLACE_ROW + 2 * own])
 
 
-def _host_list(model: Model, words: NDArray[np.uint64]) -> str:
+def _host_list(model: ClusterTables, words: NDArray[np.uint64]) -> str:
     members = np.flatnonzero(np.unpackbits(words.view(np.uint8), bitorder="little"))
     return hostlist.fold([model.node_names[node] for node in members])
 
@@ -145,7 +205,7 @@ def _known(instant: Any) -> int:
     return ABSENT if instant == NEVER else int(instant)
 
 
-def _reason(model: Model, world: World, job: Any, accounts: Accounts) -> str:
+def _reason(model: ClusterTables, world: ControllerState, job: Any, accounts: Accounts) -> str:
     """Slurm's word for what a pending job waits for; one that was not tried waits behind others (``Priority``)."""
     code = int(job["reason"])
     if job["listed"] and code in (NONE, PRIORITY, RESOURCES, NODE_NOT_AVAIL):
@@ -158,7 +218,7 @@ def _reason(model: Model, world: World, job: Any, accounts: Accounts) -> str:
     return "Priority" if REASONS[code] == "None" else REASONS[code]
 
 
-def partition_states(model: Model, world: World) -> tuple[PartitionState, ...]:
+def partition_states(model: ClusterTables, world: ControllerState) -> tuple[PartitionState, ...]:
     """Nodes of each partition by state."""
     resources = len(model.resources)
     busy, away = world.free[:, resources] > 0, world.free[:, resources + 1] != UP
@@ -174,14 +234,14 @@ def partition_states(model: Model, world: World) -> tuple[PartitionState, ...]:
     )
 
 
-def allocation(model: Model, world: World, slot: int) -> tuple[str, ...]:
+def allocation(model: ClusterTables, world: ControllerState, slot: int) -> tuple[str, ...]:
     """Names of the nodes held by the job in ``slot``, in node order; empty for slot -1."""
     if slot < 0 or world.jobs["status"][slot] != JobState.RUNNING:
         return ()
     return tuple(model.node_names[n] for n in sorted(_nodes_of(world, slot)))
 
 
-def _nodes_of(world: World, slot: int) -> list[int]:
+def _nodes_of(world: ControllerState, slot: int) -> list[int]:
     found, a = [], int(world.jobs["first_alloc"][slot])
     while a >= 0:
         found.append(int(world.allocs["node"][a]))
@@ -189,7 +249,7 @@ def _nodes_of(world: World, slot: int) -> list[int]:
     return found
 
 
-def recent_waits(world: World, count: int, since: int) -> Table:
+def recent_waits(world: ControllerState, count: int, since: int) -> Table:
     """The last ``count`` starts since ``since``, oldest first."""
     started, size = int(world.sim["started"][0]), len(world.waits)
     kept = min(count, started, size)
@@ -211,7 +271,7 @@ def known_jobs(trace: JobTable, results: Table, since: int, now: int) -> JobTabl
     return replace(table, start=start, end=end, state=state)
 
 
-def planned(before: World, after: World) -> dict[JobId, int]:
+def planned(before: ControllerState, after: ControllerState) -> dict[JobId, int]:
     """Planned starts of the jobs pending in ``before``, read from ``after``, a copy that planned them."""
     found = {}
     for slot in before.pending[: int(before.sim["pending"][0])]:
@@ -222,7 +282,7 @@ def planned(before: World, after: World) -> dict[JobId, int]:
     return found
 
 
-def check(model: Model, fixed: Fixed, world: World) -> None:
+def check(model: ClusterTables, fixed: Fixed, world: ControllerState) -> None:
     """Recompute what the tables say twice; raise ``AssertionError`` where they disagree."""
     sim, resources = world.sim[0], len(model.resources)
     status = world.jobs["status"][: sim["slots"]]
@@ -244,7 +304,7 @@ def check(model: Model, fixed: Fixed, world: World) -> None:
 
 
 def _recount(
-    model: Model, world: World, running: NDArray[np.int64]
+    model: ClusterTables, world: ControllerState, running: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Resources in use and jobs by node, from the jobs' own allocations."""
     resources = len(model.resources)
@@ -260,7 +320,7 @@ def _recount(
     return used, count
 
 
-def _check_places(model: Model, world: World, running: NDArray[np.int64]) -> None:
+def _check_places(model: ClusterTables, world: ControllerState, running: NDArray[np.int64]) -> None:
     """Jobs submitted from outside stand where their sets say, and on every node that they list."""
     for slot in running:
         own = int(world.jobs["own"][slot])
@@ -277,7 +337,7 @@ def _check_places(model: Model, world: World, running: NDArray[np.int64]) -> Non
         assert not (must & ~place).any(), f"job {number} runs without a node of its list"
 
 
-def _check_groups(fixed: Fixed, world: World, running: NDArray[np.int64]) -> None:
+def _check_groups(fixed: Fixed, world: ControllerState, running: NDArray[np.int64]) -> None:
     first = 2 * int(fixed.config["resources"][0]) + 1
     jobs = np.zeros(len(world.groups), dtype=np.int64)
     for slot in running:

@@ -1,17 +1,44 @@
-"""Batch scripts as ``sbatch`` reads them: what a script must look like, and the words of its directive lines."""
+"""Batch scripts as ``sbatch`` reads them: their form, their directives, and those that affect Slurm's plan."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from hashlib import sha256
+from io import StringIO
 from typing import TYPE_CHECKING
 
 from mirage.domain.bounds import LARGEST_DIRECTIVES, LONGEST_FIRST_LINE, MOST_DIRECTIVE_WORDS, MOST_DIRECTIVES
 from mirage.domain.errors import BadSpelling
+from mirage.domain.script import StoredScript
 from mirage.slurm.sbatchoptions import Word
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from mirage.domain.job import BatchScript
+
+_DIRECTIVE = "#SBATCH"
+_OPTION = "SBATCH_"
+
+
+def plan_settings(batch: BatchScript) -> str:
+    """A digest of the ``#SBATCH`` lines and the ``SBATCH_`` variables; equal for equal ones."""
+    if isinstance(batch, StoredScript):
+        return batch.reference.plan_settings
+    variables = (f"{name}={value}" for name, value in batch.environment if name.startswith(_OPTION))
+    told = "\0".join(("".join(_plan_directives(batch.text)), *variables))
+    return sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _plan_directives(script: str) -> Iterator[str]:
+    """The lines for ``sbatch``; like it, this reads no further than the first command."""
+    for line in StringIO(script):
+        if line.startswith(_DIRECTIVE):
+            yield line
+        elif line.strip() and not line.startswith("#"):
+            return
+
 
 SBATCH_LINE = "#SBATCH"
 MIRAGE_LINE = "#MIRAGE"

@@ -18,7 +18,34 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from mirage.domain.errors import ConfigError
+from mirage.domain.errors import BadSpelling, ConfigError
+
+ENFORCED = frozenset({"limits", "safe", "all"})
+"""man slurm.conf, AccountingStorageEnforce: the words by which limits hold."""
+FILE = "slurm_conf"
+"""The setting that names the file which Slurm has read."""
+
+
+def read_settings(text: str) -> dict[str, str]:
+    """Every setting by its name in lower case; of one that is printed twice the first counts."""
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        name, equals, value = line.partition("=")
+        if equals and name.strip():
+            found.setdefault(name.strip().lower(), value.strip())
+    return found
+
+
+_VERSION = re.compile(r"(?<![0-9])([0-9]{1,4})\.([0-9]{1,4})(?:\.([0-9]{1,4}))?")
+
+
+def read_version(text: str) -> tuple[int, int]:
+    """Year and month of a Slurm release such as ``slurm-wlm 22.05.8``. Raises ``BadSpelling``."""
+    match = _VERSION.search(text)
+    if match is None:
+        raise BadSpelling(text, "expected a version such as slurm 22.05.8")
+    return int(match[1]), int(match[2])
+
 
 RECORD_KEYS = frozenset({"nodename", "partitionname", "downnodes", "nodeset", "frontendname", "name"})
 MAX_INCLUDE_DEPTH = 10
@@ -32,7 +59,7 @@ _COMMENT = re.compile(r"(?<!\\)#.*$")
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class ConfSetting:
     """One ``Key=Value`` pair and where it stands; ``key`` is written as in the file."""
 
     key: str
@@ -68,13 +95,13 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class ConfRecord:
     """One record line: the pair that opens it and all its pairs in order."""
 
     kind: str
     """The opening key in lower case, such as ``nodename``."""
     name: str
-    settings: tuple[Setting, ...]
+    settings: tuple[ConfSetting, ...]
     """Includes the opening pair."""
 
     @property
@@ -82,7 +109,7 @@ class Record:
         """The place and name of the record, as ``file:line: Key=Name``."""
         return f"{self.settings[0].where}={self.name}"
 
-    def get(self, *keys: str) -> Setting | None:
+    def get(self, *keys: str) -> ConfSetting | None:
         """The last pair with one of these keys (any case); None where absent."""
         return _last(self.settings, keys)
 
@@ -92,14 +119,14 @@ class ConfText:
     """A whole configuration file with its includes."""
 
     file: str
-    settings: tuple[Setting, ...]
-    records: tuple[Record, ...]
+    settings: tuple[ConfSetting, ...]
+    records: tuple[ConfRecord, ...]
 
-    def get(self, *keys: str) -> Setting | None:
+    def get(self, *keys: str) -> ConfSetting | None:
         """The last setting with one of these keys (any case), as Slurm takes it; None where absent."""
         return _last(self.settings, keys)
 
-    def of_kind(self, kind: str) -> tuple[Record, ...]:
+    def of_kind(self, kind: str) -> tuple[ConfRecord, ...]:
         """The records opened by this key (lower case), in file order."""
         return tuple(record for record in self.records if record.kind == kind)
 
@@ -120,14 +147,19 @@ def parse(text: str, file: str, include: Include | None = None) -> ConfText:
     Raises ``ConfigError`` naming file and line for text that is not ``Key=Value``, and for includes that
     include themselves.
     """
-    settings: list[Setting] = []
-    records: list[Record] = []
+    settings: list[ConfSetting] = []
+    records: list[ConfRecord] = []
     _parse_into(settings, records, text, file, include, 0)
     return ConfText(file, tuple(settings), tuple(records))
 
 
 def _parse_into(
-    settings: list[Setting], records: list[Record], text: str, file: str, include: Include | None, depth: int
+    settings: list[ConfSetting],
+    records: list[ConfRecord],
+    text: str,
+    file: str,
+    include: Include | None,
+    depth: int,
 ) -> None:
     for number, line in _logical_lines(text):
         where = f"{file}:{number}"
@@ -138,7 +170,7 @@ def _parse_into(
             continue
         pairs = _pairs(line, file, number)
         if pairs and pairs[0].key.lower() in RECORD_KEYS:
-            records.append(Record(pairs[0].key.lower(), pairs[0].value, pairs))
+            records.append(ConfRecord(pairs[0].key.lower(), pairs[0].value, pairs))
         else:
             settings.extend(pairs)
 
@@ -171,8 +203,8 @@ def _logical_lines(text: str) -> list[tuple[int, str]]:
     return lines
 
 
-def _pairs(line: str, file: str, number: int) -> tuple[Setting, ...]:
-    pairs: list[Setting] = []
+def _pairs(line: str, file: str, number: int) -> tuple[ConfSetting, ...]:
+    pairs: list[ConfSetting] = []
     position = 0
     while line[position:].strip():
         match = _PAIR.match(line, position)
@@ -180,7 +212,7 @@ def _pairs(line: str, file: str, number: int) -> tuple[Setting, ...]:
             rest = line[position:].strip()
             raise ConfigError(f"{file}:{number}", f"expected Key=Value, found {_short(rest)!r}")
         value = match[2] if match[2] is not None else match[3]
-        pairs.append(Setting(match[1], value, file, number))
+        pairs.append(ConfSetting(match[1], value, file, number))
         position = match.end()
     return tuple(pairs)
 
@@ -189,11 +221,11 @@ def _short(text: str) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _last(settings: tuple[Setting, ...], keys: tuple[str, ...]) -> Setting | None:
+def _last(settings: tuple[ConfSetting, ...], keys: tuple[str, ...]) -> ConfSetting | None:
     wanted = {key.lower() for key in keys}
     return next((s for s in reversed(settings) if s.key.lower() in wanted), None)
 
 
-def _cluster_name(settings: list[Setting]) -> str:
+def _cluster_name(settings: list[ConfSetting]) -> str:
     named = _last(tuple(settings), ("clustername",))
     return named.value.lower() if named else "%c"

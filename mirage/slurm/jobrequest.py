@@ -15,8 +15,7 @@ from mirage.domain.errors import BadSpelling
 from mirage.domain.job import UNLIMITED, BatchScript, JobRequest, Seconds
 from mirage.slurm import duration, tres
 from mirage.slurm.batchscript import SBATCH_LINE, read_directives
-from mirage.slurm.begintime import parse_begin
-from mirage.slurm.mailandsignal import check_mail_type, read_signal
+from mirage.slurm.option_values import check_mail_type, parse_begin, read_signal
 from mirage.slurm.sbatchoptions import SBATCH, Word
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from mirage.domain.joblabels import JobLabels
+from mirage.domain.jobtable import JobLabels
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

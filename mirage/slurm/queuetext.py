@@ -17,23 +17,19 @@ from numpy.typing import NDArray
 
 from mirage.domain.errors import BadSpelling
 from mirage.domain.job import ABSENT, HIGHEST_JOB_ID, NEVER, Job, JobId, JobState, job_id_of
-from mirage.domain.joblabels import JobLabels
-from mirage.domain.jobtraits import gres_columns
-from mirage.domain.series import hashed_names, hashed_users, series_of
+from mirage.domain.jobtable import JobLabels, gres_columns, hashed_names, hashed_users, series_of
 from mirage.domain.snapshot import JobColumns
 from mirage.slurm import rows
 from mirage.slurm.duration import parse_limit
-from mirage.slurm.exitstatus import exit_code_of_status
-from mirage.slurm.jobid import MAX_ARRAY_TASKS, parse_exit_code
+from mirage.slurm.job_state import MAX_ARRAY_TASKS, NODES_BOOT, exit_code_of_status, parse_exit_code, parse_state
 from mirage.slurm.queuelabels import QueueLabels, waits_its_turn
 from mirage.slurm.rows import CELL, UNREADABLE, Int64
-from mirage.slurm.state import NODES_BOOT, parse_state
 from mirage.slurm.tres import gres_class_of, sizes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from mirage.domain.jobtraits import GresColumns, SizeColumns
+    from mirage.domain.jobtable import GresColumns, SizeColumns
 
 Mask = NDArray[np.bool_]
 
@@ -84,7 +80,7 @@ _NOT_ELIGIBLE = (*_HELD, "Dependency", "DependencyNeverSatisfied")
 
 
 @dataclass(frozen=True, slots=True)
-class QueuedJob:
+class QueueRow:
     """One job of ours as the queue shows it."""
 
     job: Job
@@ -104,7 +100,7 @@ class Queue:
     users: tuple[str, ...]
     partitions: tuple[str, ...]
     qos: tuple[str, ...]
-    ours: tuple[QueuedJob, ...]
+    ours: tuple[QueueRow, ...]
     """Jobs with a tag as comment, and those asked for by id; ended ones too."""
     unreadable: tuple[str, ...]
     """Text of the rows that are not what Slurm writes; nothing else is known of those jobs."""
@@ -124,9 +120,9 @@ class KnownRows:
     """Our jobs by their rows in the answer before: rows that stay the same are read once."""
 
     def __init__(self) -> None:
-        self._jobs: dict[tuple[str, ...], QueuedJob] = {}
+        self._jobs: dict[tuple[str, ...], QueueRow] = {}
 
-    def read(self, rows: Mapping[tuple[str, ...], int], job_of: Callable[[int], QueuedJob]) -> list[QueuedJob]:
+    def read(self, rows: Mapping[tuple[str, ...], int], job_of: Callable[[int], QueueRow]) -> list[QueueRow]:
         """The jobs of these rows; ``job_of`` reads one by its number in the answer."""
         self._jobs = {row: self._jobs.get(row) or job_of(number) for row, number in rows.items()}
         return list(self._jobs.values())
@@ -139,7 +135,7 @@ def read_queue(
 
     Raises ``BadSpelling`` when the answer is not whole. Rows that are not understood are left out and reported.
     """
-    table = rows.cut(text, FIELDS, mark, free=2)
+    table = rows.split_rows(text, FIELDS, mark, free=2)
     unreadable = list(table.broken)
     owners = frozenset(table.columns[_PLACE["UserName"]])
     if not columns:
@@ -184,7 +180,7 @@ def read_queue(
     )
 
 
-def _only(ours: tuple[QueuedJob, ...], unreadable: Sequence[str], owners: frozenset[str]) -> Queue:
+def _only(ours: tuple[QueueRow, ...], unreadable: Sequence[str], owners: frozenset[str]) -> Queue:
     """Without the columns of other jobs."""
     return Queue(JobColumns.none(), JobColumns.none(), (), (), (), ours, tuple(unreadable), owners=owners)
 
@@ -287,7 +283,7 @@ def _taken(table: JobColumns, order: NDArray[np.int64]) -> JobColumns:
     return JobColumns(*(getattr(table, name)[order] for name in JobColumns.__dataclass_fields__))
 
 
-def _queued_job(cells: dict[str, tuple[str, ...]], read: dict[str, Int64], row: int) -> QueuedJob:
+def _queued_job(cells: dict[str, tuple[str, ...]], read: dict[str, Int64], row: int) -> QueueRow:
     shown = {name: int(column[row]) for name, column in read.items()}
     texts = {name: column[row] for name, column in cells.items()}
     completing = shown["State"] == _COMPLETING
@@ -316,7 +312,7 @@ def _queued_job(cells: dict[str, tuple[str, ...]], read: dict[str, Int64], row: 
         node_list=_text(texts["ReqNodes" if waits else "NodeList"]),
         begin=shown["Begin"],
     )
-    return QueuedJob(_with_limit_end(job, completing), completing, shown["exit_code"] if completing else ABSENT)
+    return QueueRow(_with_limit_end(job, completing), completing, shown["exit_code"] if completing else ABSENT)
 
 
 def _never_ran(state: JobState, shown: dict[str, int]) -> bool:

@@ -54,7 +54,7 @@ class Rows:
         return len(self.columns[0])
 
 
-def cut(text: str, fields: Sequence[str], mark: str, free: int = 0) -> Rows:
+def split_rows(text: str, fields: Sequence[str], mark: str, free: int = 0) -> Rows:
     """Cut what a command printed, heading first, into ``fields``. Raises ``BadSpelling`` when it is not whole.
 
     The last ``free`` fields are users' own text. Where that holds ends of cells, the first of those fields has all
@@ -136,8 +136,8 @@ def codes(cells: Sequence[str]) -> tuple[Int64, tuple[str, ...]]:
 def cut_parsable(text: str, fields: Sequence[str], mark: str, free: int) -> Rows:
     """Cut what ``sacct --parsable`` printed, heading first, into ``fields``; every time in it ends in ``mark``.
 
-    The last field is a time that every job has; the ``free`` fields before it are users' own text, as in ``cut``,
-    and the field before those is no time. Raises ``BadSpelling`` when the answer is not whole.
+    The last field is a time that every job has; the ``free`` fields before it are users' own text, as in
+    ``split_rows``, and the field before those is no time. Raises ``BadSpelling`` when the answer is not whole.
     """
     heading = "".join(f"{field}{CELL}" for field in fields) + "\n"
     *pieces, rest = text.removeprefix(heading).split(f"{mark}{CELL}\n")

@@ -1,20 +1,118 @@
-"""A job request as arguments, environment and input of ``sbatch``, and what ``sbatch`` answers."""
+"""A job request as arguments, environment and input of ``sbatch``, and the reply of ``sbatch``.
+
+A job inherits the environment, umask, resource limits and nice value of the submitting shell. ``sbatch`` reads the
+last three of its process and passes them on as ``SLURM_UMASK``, ``SLURM_RLIMIT_NOFILE`` and so on, which
+slurmstepd applies (as far as ``PropagateResourceLimits`` says) and removes from the job's environment. Another
+process submits the links, days later: ``mirage submit`` reads them, and they are sent as these variables.
+"""
 
 from __future__ import annotations
 
+import os
 import re
+import resource
 from typing import TYPE_CHECKING
 
 from mirage.domain.errors import BadSpelling
-from mirage.domain.job import ABSENT, DependencyKind, JobId, job_id_of
+from mirage.domain.job import ABSENT, NO_RESOURCE_LIMIT, DependencyKind, JobId, job_id_of
 from mirage.slurm.duration import spell
 from mirage.slurm.jobrequest import said_by_options, unsaid_gres
-from mirage.slurm.submitshell import limit_variables, process_variables
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from mirage.domain.job import Dependency, JobRequest, Seconds
+    from mirage.domain.job import BatchScript, Dependency, JobRequest, Seconds
+
+RESOURCES = ("CPU", "FSIZE", "DATA", "STACK", "CORE", "RSS", "NPROC", "NOFILE", "MEMLOCK", "AS")
+"""The limits that Slurm passes on (src/common/slurm_rlimits_info.c)."""
+
+_UNLIMITED = (1 << 64) - 1
+
+
+def read_umask() -> int:
+    """The umask of this process. Not for several threads: there is no other way to read it than to set it."""
+    umask = os.umask(0o077)
+    os.umask(umask)
+    return umask
+
+
+def read_resource_limits() -> tuple[tuple[str, int], ...]:
+    """The soft limits of this process, as ``BatchScript.resource_limits``."""
+    return tuple((name, resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))[0]) for name in RESOURCES)
+
+
+def process_variables(batch: BatchScript) -> dict[str, str]:
+    """The variables by which these reach a job; a ``SLURM_UMASK`` of the user's own counts.
+
+    ``sbatch`` overwrites the nice value with that of its process.
+    """
+    known = batch.umask is not None and "SLURM_UMASK" not in dict(batch.environment)
+    umask = {"SLURM_UMASK": f"0{batch.umask:03o}"} if known else {}
+    nice = {} if batch.process_nice is None else {"SLURM_PRIO_PROCESS": str(batch.process_nice)}
+    return umask | nice | limit_variables(batch)
+
+
+def limit_variables(batch: BatchScript) -> dict[str, str]:
+    """The variables of the resource limits, as ``sbatch`` sets them.
+
+    Without ``--propagate`` it sends all, and slurm.conf says which of them count. With it, it sends those that the
+    option names, marked as asked for. ``--get-user-env`` has slurmd take the limits of a login instead.
+    Empty: ``sbatch`` is to do what it would do without Mirage, also where it rejects the option.
+    """
+    if _given("--get-user-env", batch.options) is not None:
+        return {}
+    asked = _given("--propagate", batch.options)
+    names, mark = (RESOURCES, "") if asked is None else (_named(asked), "U")
+    return {
+        f"SLURM_RLIMIT_{name}": mark + _spelled(value) for name, value in batch.resource_limits if name in names
+    }
+
+
+def _given(option: str, options: Iterable[str]) -> str | None:
+    """The value of the last such option, empty where it has none; ``None``: it is not there."""
+    values = [word.partition("=")[2] for word in options if word.partition("=")[0] == option]
+    return values[-1] if values else None
+
+
+def _named(asked: str) -> tuple[str, ...]:
+    """The limits that ``--propagate=ALL`` or a list names; none where ``sbatch`` does not know one of them."""
+    if asked in ("", "ALL"):
+        return RESOURCES
+    names = tuple(name.removeprefix("RLIMIT_") for name in asked.replace(",", " ").split())
+    return names if set(names) <= set(RESOURCES) else ()
+
+
+def _spelled(value: int) -> str:
+    return str(_UNLIMITED if value == NO_RESOURCE_LIMIT else value)
+
+
+_SLURM_SECRETS = ("SLURM_JWT", "SLURMRESTD_")
+"""Beginnings of the names of variables that would let a job act as its owner elsewhere."""
+
+_OF_A_JOB = ("SLURM_", "SLURMD_", "PMI_", "PMIX_")
+"""Beginnings of the names of variables that belong to one job, not to what is submitted from within it."""
+
+_OF_A_LINK = "MIRAGE_"
+
+_OF_THE_SITE = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_TIME_FORMAT")
+
+
+def capture(environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """The variables to pass on, by name.
+
+    Left out are tokens, and what says "you are within job 123" where the submission is made inside a job.
+    """
+    dropped: tuple[str, ...] = (*_SLURM_SECRETS, _OF_A_LINK)
+    if "SLURM_JOB_ID" in environment:
+        dropped += _OF_A_JOB
+    return tuple(
+        sorted(
+            (name, value)
+            for name, value in environment.items()
+            if name in _OF_THE_SITE or not name.startswith(dropped)
+        )
+    )
+
 
 _NOTHING = "#!/bin/sh\n"
 _PARSABLE = re.compile(r"([1-9][0-9]{0,17})(?:;\S+)?\n")
@@ -86,7 +184,7 @@ def _place(request: JobRequest) -> list[str]:
 def _when(request: JobRequest) -> list[str]:
     conditions = spell_dependencies(request.dependencies)
     return [
-        *([f"--begin={spell_instant(request.begin)}"] if request.begin else []),
+        *([f"--begin={format_sbatch_time(request.begin)}"] if request.begin else []),
         *(["--hold"] if request.held else []),
         *([f"--nice={request.nice}"] if request.nice else []),
         *([f"--dependency={conditions}"] if conditions else []),
@@ -111,7 +209,7 @@ def _condition(dependency: Dependency) -> str:
     return f"{_DEPENDENCY[dependency.kind]}:{dependency.job_id}{delay}"
 
 
-def spell_instant(instant: Seconds) -> str:
+def format_sbatch_time(instant: Seconds) -> str:
     """A time as Slurm's options take it whatever the time zone: ``uts`` and epoch seconds."""
     return f"uts{instant}"
 

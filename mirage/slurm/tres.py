@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 from mirage.domain.errors import BadSpelling
-from mirage.domain.gresclass import gres_class
-from mirage.domain.job import ABSENT
+from mirage.domain.job import ABSENT, gres_class
 
 Amounts = tuple[tuple[str, int], ...]
 """(name, amount) pairs, names as in the source, in lower case up to the slash."""

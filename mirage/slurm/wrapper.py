@@ -1,23 +1,196 @@
-"""The small shell script around a user's script: for its health, its arguments, or a chain that may be over.
+"""The shell script around a user's script: for its health, its arguments, or a chain that may be over.
 
 The wrapper writes the user's script into its file, which slurmd gives to the job's user, and executes that:
 ``$0``, arguments, signals, exit code and the meaning of "batch shell" stay what they are. Where the file cannot be
 written, it executes one that has no name any more. Nothing is left behind, however the job ends.
+
+``Gate`` has the lines by which a link that was queued ahead sees that the job before it has ended the chain. Slurm
+starts such a link once its nodes are free or its dependency is met. The daemon sees what ended the chain up to a
+cycle later, or not at all while it is down.
 """
 
 from __future__ import annotations
 
 import hashlib
 import shlex
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from mirage.domain.job import ABSENT, UNLIMITED, WARNED_EARLY, JobState
 from mirage.slurm.batchscript import read_interpreter, sbatch_lines
+from mirage.slurm.duration import spell
+from mirage.slurm.job_state import NOT_ON_NODES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from mirage.slurm.gate import Gate
+    from mirage.domain.job import JobId, Seconds
+
+_FILTERS = (
+    *("ACCOUNT", "CLUSTERS", "FEDERATION", "FORMAT", "FORMAT2", "LICENSES", "LOCAL", "NAMES", "PARTITION"),
+    *("PRIORITY", "QOS", "SIBLING", "SORT", "STATES", "USERS"),
+)
+_EXITED = (JobState.FAILED, JobState.OUT_OF_MEMORY)
+"""Ends that are no failure once Slurm has warned the job."""
+_HAS_RUN = '[ "$mirage_end" -gt "$mirage_start" ] 2>/dev/null'
+"""A job that is cancelled while it is pending starts and ends at one time."""
+_QUESTION = """\
+# The link before may have ended the chain just before this one started.
+mirage_squeue() (
+  unset {filters}
+  export SLURM_TIME_FORMAT=%s LC_ALL=C
+  mirage_asked=:
+  set -f
+  IFS=:
+  # A squeue of the user's own may print other columns: the system's is asked first.
+  for mirage_place in /usr/bin /bin $PATH; do
+    unset IFS
+    [ -x "$mirage_place/squeue" ] || continue
+    case $mirage_asked in
+      *":$mirage_place:"*) continue ;;
+      :/usr/bin:) [ "$mirage_place/squeue" -ef /usr/bin/squeue ] && continue ;;
+    esac
+    mirage_asked=$mirage_asked$mirage_place:
+    mirage_said=$(
+      mirage_run command timeout 30 "$mirage_place/squeue" --noheader --states=all --jobs={job} \\
+        --Format=State:.20,exit_code:.12,StartTime:.24,EndTime:.24,TimeLimit:.20 2>&1
+    ) && mirage_said=0:$mirage_said || mirage_said=$?:$mirage_said
+    set -- ${{mirage_said#*:}}
+    while [ $# -gt 4 ]; do
+      case $1:${{2%%:*}}:${{3##[A-Z]*}}:${{4##[A-Z]*}} in
+        *[!A-Z_]*:*:*:* | *:*[!0-9]*:*:* | *:*:*[!0-9]*:* | *:*:*:*[!0-9]*) shift ;;
+        *) echo "$1 $2 $3 $4 $5"; exit ;;
+      esac
+    done
+    case $mirage_said in
+      0: | *"Invalid job id"*) exit ;;
+    esac
+  done
+  [ "$mirage_asked" = : ] || echo NO_ANSWER
+)
+mirage_ask() {{
+  read -r mirage_state mirage_code mirage_start mirage_end mirage_limit <<END
+$(mirage_squeue)
+END
+}}
+mirage_ends() {{
+  echo "mirage: job {job}, the link before, has ended the chain ($mirage_state): this link does not run" >&2
+  exit "$1"
+}}
+mirage_ask
+{wait}{conditions}unset -f mirage_squeue mirage_ask mirage_ends
+unset mirage_state mirage_code mirage_start mirage_end mirage_limit
+"""
+_WAIT = """\
+# Its nodes are free while it is suspended; it may write once it is resumed, and only one link may.
+mirage_told={told} mirage_last=
+mirage_waits() {{
+  case $mirage_state in
+    "" | {over}) return 1 ;;
+    NO_ANSWER) [ "$mirage_told" ] ;;
+    *) mirage_told=1 ;;
+  esac
+}}
+while mirage_waits; do
+  [ "$mirage_last" = "$mirage_state" ] ||
+    echo "mirage: job {job}, the link before, is $mirage_state: this one waits for its end" >&2
+  mirage_last=$mirage_state
+  mirage_run sleep {interval}
+  mirage_ask
+done
+unset -f mirage_waits
+unset mirage_told mirage_last
+"""
+_INTERVAL = 15
+"""Seconds between two checks of a predecessor that is not over."""
+_CONDITION = """\
+if {test}; then
+  mirage_ends {code}
+fi
+"""
+_FILE = """\
+# The file that says that the work is done.
+if [ -e {file} ]; then
+  printf 'mirage: %s exists, which has ended the chain: this link does not run\\n' {file} >&2
+  exit 0
+fi
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """The ends of the previous job that end the chain."""
+
+    job: JobId
+    """The job before."""
+    done_code: int | None = None
+    """The exit code that says that the work is done; ``None``: no code does."""
+    done_file: str = ""
+    """The file that says so, where it is there; empty: none does."""
+    stops: tuple[JobState, ...] = ()
+    """Ends of a job that has run which stop the chain."""
+    warn_lead: Seconds = ABSENT
+    """Time before its limit at which Slurm warns that job; ``ABSENT``: no warning."""
+    limit: Seconds = ABSENT
+    """That job's time limit as far as is known; with any other one the job may have been warned."""
+    alone: bool = False
+    """Whether nothing may run next to that job: then the link waits until it is over."""
+    bound: bool = False
+    """Whether its nodes alone keep the link back: then it waits also where Slurm does not answer.
+
+    A link that depends on the job before starts after its end in any case.
+    """
+
+    def lines(self) -> str:
+        """Lines for ``sh`` that exit where the chain is over, and first wait where the job before is not.
+
+        Where no ``squeue`` is found, or it does not know the job any more, they do nothing. So it is where Slurm
+        does not answer, unless the link waits for the job, or is ``bound``.
+
+        The exit code is the one that says that the work is done, or else one that does not.
+        """
+        conditions = "".join(self._conditions())
+        question = ""
+        if conditions or self.alone:
+            told = "1" if self.bound else ""
+            over = " | ".join(NOT_ON_NODES)
+            wait = _WAIT.format(job=self.job, interval=_INTERVAL, told=told, over=over) if self.alone else ""
+            filters = " ".join([*(f"SQUEUE_{each}" for each in _FILTERS), "SLURM_CLUSTERS"])
+            question = _QUESTION.format(filters=filters, job=self.job, wait=wait, conditions=conditions)
+        return question + (_FILE.format(file=shlex.quote(self.done_file)) if self.done_file else "")
+
+    def _conditions(self) -> Iterable[str]:
+        unwarned = self._unwarned()
+        other_code = 2 if self.done_code == 1 else 1
+        if self.done_code == 0 and unwarned is not None:
+            yield _condition((JobState.COMPLETED,), unwarned, 0)
+        if self.done_code:
+            raw, spelled = self.done_code << 8, f"{self.done_code}:0"
+            test = f'{{ [ "$mirage_code" = {raw} ] || [ "$mirage_code" = {spelled} ]; }}'
+            yield _condition((JobState.FAILED,), test, self.done_code)
+        if own := [state for state in self.stops if state in _EXITED] if unwarned is not None else []:
+            yield _condition(own, unwarned or "", other_code)
+        if others := [state for state in self.stops if state not in (*_EXITED, JobState.CANCELLED)]:
+            yield _condition(others, "", other_code)
+        if JobState.CANCELLED in self.stops:
+            yield _condition((JobState.CANCELLED,), _HAS_RUN, other_code)
+
+    def _unwarned(self) -> str | None:
+        """The test that Slurm cannot have warned the job; empty: it never does; ``None``: unknown."""
+        if self.warn_lead == ABSENT:
+            return ""
+        if self.limit in (ABSENT, UNLIMITED) or (first := self.limit - self.warn_lead - WARNED_EARLY) <= 0:
+            return None
+        limit = spell(self.limit)
+        same = f'{{ [ "$mirage_limit" = {limit} ] || [ "$mirage_limit" = {limit.lstrip("0:")} ]; }}'
+        return f'{same} && [ "$mirage_start" -ge 0 ] && [ "$mirage_end" -lt $((mirage_start + {first})) ]'
+
+
+def _condition(states: Iterable[JobState], test: str, code: int) -> str:
+    state = " || ".join(f'[ "$mirage_state" = {state.name} ]' for state in states)
+    return _CONDITION.format(test=f"{{ {state}; }} && {test}" if test else state, code=code)
+
 
 _PLAIN_SHELLS = ("sh", "dash", "ash", "busybox")
 _HEAD = """\

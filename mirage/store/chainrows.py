@@ -6,9 +6,9 @@ import itertools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from mirage.documentfaults import reader_of
+from mirage.documentreading import reader_of
 from mirage.domain.chain import ChainRecord
-from mirage.domain.jobids import without_impossible_ids
+from mirage.domain.link import without_impossible_ids
 from mirage.domain.script import ScriptReference, StoredScript
 from mirage.domain.texts import storable
 from mirage.store.codec import from_values, loaded, plain_values, to_text
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from mirage.domain.chain import Chain, ChainId
     from mirage.domain.link import Link
-    from mirage.domain.outcome import Outcome
-    from mirage.store.upserts import Row
+    from mirage.domain.objective import Outcome
+    from mirage.store.tables import Row
 
 _RECORD = reader_of(ChainRecord)
 _REFERENCE = reader_of(ScriptReference)

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from mirage.documentfaults import faults_of
-from mirage.documenttext import parse_own_json
+from mirage.documentreading import faults_of, parse_own_json
 from mirage.domain.errors import ConfigError, StoreUnavailable
 
 if TYPE_CHECKING:

@@ -1,7 +1,8 @@
-"""The jobs of all users from accounting: the data of look-ahead and training."""
+"""The jobs of all users from accounting, stored and in memory: the data of look-ahead and training."""
 
 from __future__ import annotations
 
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,8 +12,7 @@ from mirage.domain.jobtable import Names, job_table
 from mirage.domain.texts import storable
 from mirage.slurm.tres import parse_tres
 from mirage.store.codec import whole_numbers
-from mirage.store.tables import jobs
-from mirage.store.upserts import upsert
+from mirage.store.tables import jobs, upsert
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,8 +21,44 @@ if TYPE_CHECKING:
 
     from mirage.domain.job import Seconds
     from mirage.domain.jobtable import JobTable
+    from mirage.ports import Clock
     from mirage.store.database import Database
-    from mirage.store.upserts import Row
+    from mirage.store.tables import Row
+
+
+class StoredJobs:
+    """What the archive held when it was last read.
+
+    It is read when a longer span is requested than before, and by ``refresh``. The importer of jobs calls
+    ``refresh`` from a separate thread: the loop does not wait for it, and sees the old table until it is done.
+    """
+
+    def __init__(self, archive: JobArchive, clock: Clock) -> None:
+        self._archive = archive
+        self._clock = clock
+        self._span: Seconds = 0
+        self._known = job_table(0)
+        self._reading = Lock()
+
+    def jobs(self, span: Seconds) -> JobTable:
+        """The jobs submitted within the last ``span`` seconds. Raises ``StoreUnavailable``."""
+        if span > self._span:
+            with self._reading:
+                self._read(span)
+        known = self._known
+        first = int(np.searchsorted(known.submit, self._clock.now() - span))
+        return known.take(np.arange(first, len(known))) if first else known
+
+    def refresh(self) -> None:
+        """Take in what was added; nothing happens until jobs are asked for. Raises ``StoreUnavailable``."""
+        if self._span:
+            with self._reading:
+                self._read(self._span)
+
+    def _read(self, span: Seconds) -> None:
+        self._known = self._archive.read(self._clock.now() - span)
+        self._span = span
+
 
 MOST_READ = 500_000
 """Jobs of one answer: of more, the last submitted. Users choose how many jobs there are."""

@@ -1,4 +1,4 @@
-"""The journal in the database: what happened, what was decided and what was predicted then."""
+"""The journal in the database: events, decisions and predictions; and the completed handovers."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import func, select
 
-from mirage.documentfaults import reader_of
+from mirage.documentreading import reader_of
 from mirage.domain.chain import ChainId
 from mirage.domain.decision import Prediction
 from mirage.domain.job import Seconds
 from mirage.domain.journal import Entry, EntryKind
-from mirage.domain.outcome import Outcome
+from mirage.domain.objective import Alternative, Outcome
 from mirage.domain.texts import storable
-from mirage.store.codec import from_values, loaded, plain_values, to_text
-from mirage.store.outbox import Waiting
-from mirage.store.tables import journal
+from mirage.store.codec import from_row, from_values, loaded, plain_values, to_text
+from mirage.store.tables import journal, outcomes
+from mirage.store.write_buffer import Waiting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -26,7 +26,66 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, Row
 
     from mirage.store.database import Database
-    from mirage.store.outbox import Outbox
+    from mirage.store.write_buffer import WriteBuffer
+
+
+@dataclass(frozen=True, slots=True)
+class HandoverRecord:
+    """One handover that is complete."""
+
+    chain: ChainId
+    predecessor: int
+    """Index of the link that ended."""
+    successor: int
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class _HandoverRow:
+    chain_id: str
+    predecessor: int
+    successor: int
+    predecessor_end: int
+    successor_start: int
+    alternative_p10: int | None
+    alternative_p50: int | None
+    alternative_p90: int | None
+
+
+_ROW = reader_of(_HandoverRow)
+
+
+class OutcomeLog:
+    """Reads what ``SqlChainStore.save`` wrote; outlives the chains themselves."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def read(self, chain: ChainId | None = None, since: Seconds | None = None) -> tuple[HandoverRecord, ...]:
+        """Handovers in order of the successor's start: of one chain, started at ``since`` or later.
+
+        Raises ``StoreUnavailable``.
+        """
+        order = (outcomes.c.successor_start, outcomes.c.chain_id, outcomes.c.predecessor)
+        query = select(outcomes).order_by(*order)
+        if chain is not None:
+            query = query.where(outcomes.c.chain_id == chain)
+        if since is not None:
+            query = query.where(outcomes.c.successor_start >= since)
+        rows = self._database.read(lambda connection: connection.execute(query).all())
+        where = f"{self._database.where}, outcomes"
+        return tuple(_read(from_row(_ROW, row._mapping, where)) for row in rows)
+
+
+def _read(row: _HandoverRow) -> HandoverRecord:
+    outcome = Outcome(row.predecessor_end, row.successor_start, _alternative(row))
+    return HandoverRecord(ChainId(row.chain_id), row.predecessor, row.successor, outcome)
+
+
+def _alternative(row: _HandoverRow) -> Alternative | None:
+    p10, p50, p90 = row.alternative_p10, row.alternative_p50, row.alternative_p90
+    return Alternative(p10, p50, p90) if p10 is not None and p50 is not None and p90 is not None else None
+
 
 _ENTRY = reader_of(Entry, {"ChainId": ChainId, "Outcome": Outcome, "Prediction": Prediction, "Seconds": Seconds})
 _COLUMNS = ("time", "chain", "kind", "text", "link")
@@ -65,7 +124,7 @@ class Span:
 class SqlJournal:
     """``Journal`` of a daemon: entries written are on disk with the next chain saved, or on ``flush``."""
 
-    def __init__(self, database: Database, outbox: Outbox) -> None:
+    def __init__(self, database: Database, outbox: WriteBuffer) -> None:
         self._database = database
         self._outbox = outbox
         self._listeners: tuple[Callable[[JournalLine], None], ...] = ()

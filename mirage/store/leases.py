@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import select, text, update
 
-from mirage.documentfaults import reader_of
-from mirage.domain.errors import Deposed
+from mirage.documentreading import reader_of
+from mirage.domain.errors import LeadershipLost
 from mirage.domain.lease import VACANT, Lease
 from mirage.store.codec import from_row
-from mirage.store.tables import leases
-from mirage.store.upserts import insert_new
+from mirage.store.tables import insert_new, leases
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,22 +46,22 @@ class SqlLeases:
 def fence(holder: str, term: int) -> Callable[[Connection], None]:
     """A condition of a transaction: that ``holder`` still leads in ``term`` when it is committed.
 
-    Other daemons wait for the end of the transaction to take the lease; raises ``Deposed`` if it is taken.
+    Other daemons wait for the end of the transaction to take the lease; raises ``LeadershipLost`` if it is taken.
     """
 
     def check(connection: Connection) -> None:
         _bound_silence(connection)
         found = _read(connection, locked=True)
         if (found.holder, found.term) != (holder, term):
-            raise Deposed(f"{found.name or 'nobody'} leads since, in term {found.term}; ours was {term}")
+            raise LeadershipLost(f"{found.name or 'nobody'} leads since, in term {found.term}; ours was {term}")
 
     return check
 
 
 def no_entry(connection: Connection) -> None:
-    """The condition of one that does not lead: it never holds. Raises ``Deposed``."""
+    """The condition of one that does not lead: it never holds. Raises ``LeadershipLost``."""
     found = _read(connection)
-    raise Deposed(f"{found.name or 'no daemon'} is the leader; this daemon is not")
+    raise LeadershipLost(f"{found.name or 'no daemon'} is the leader; this daemon is not")
 
 
 def _read(connection: Connection, *, locked: bool = False) -> Lease:

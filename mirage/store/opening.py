@@ -1,36 +1,96 @@
-"""Opens a store: begin here."""
+"""Opens a store: begin here. Also deletes, in small steps, what is older than configured."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
-from mirage.store.answers import AnswerStore
-from mirage.store.audit import AuditLog
+from sqlalchemy import delete, select, tuple_
+
+from mirage.domain.journal import EntryKind
+from mirage.store.about import ClusterNameStore, WriteCount, number_file, read_number, witness
+from mirage.store.access import AuditLog, HolderStore, IdempotencyStore, TokenStore
 from mirage.store.chains import SqlChainStore
-from mirage.store.clustername import ClusterNameStore
 from mirage.store.database import Database
-from mirage.store.holders import HolderStore
 from mirage.store.jobs import JobArchive
-from mirage.store.journal import SqlJournal
+from mirage.store.journal import OutcomeLog, SqlJournal
 from mirage.store.location import locate
-from mirage.store.outbox import Outbox
-from mirage.store.outcomes import OutcomeLog
 from mirage.store.restoration import RestorationStore, note_restoration, watched
-from mirage.store.retention import Retention, delete_old
+from mirage.store.schema import bring_up_to_date
 from mirage.store.snapshots import SnapshotArchive
-from mirage.store.tokens import TokenStore
-from mirage.store.upgrading import bring_up_to_date
-from mirage.store.waithistory import SqlWaitHistory
-from mirage.store.written import WriteCount, number_file, read_number, witness
+from mirage.store.tables import audit, jobs, journal, outcomes, snapshots, waits
+from mirage.store.waits import SqlWaitHistory
+from mirage.store.write_buffer import WriteBuffer
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sqlalchemy import Connection
+    from sqlalchemy import ColumnElement, Connection, Delete, Table
 
     from mirage.domain.job import Seconds
     from mirage.store.database import Condition
+
+_DAY = 86_400
+_BITE = 5_000
+"""Rows deleted in one transaction: the loop waits for no longer than that takes."""
+_SNAPSHOT_BITE = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """Ages in seconds beyond which things are deleted."""
+
+    decisions: Seconds = 14 * _DAY
+    """Entries of the journal that explain a decision; there is one a chain and cycle."""
+    journal: Seconds = 365 * _DAY
+    """All other entries."""
+    snapshots: Seconds = 3 * _DAY
+    waits: Seconds = 90 * _DAY
+    jobs: Seconds = 180 * _DAY
+    outcomes: Seconds = 730 * _DAY
+    audit: Seconds = 730 * _DAY
+    chains: Seconds = 180 * _DAY
+    """Chains that are over."""
+
+    def cutoffs(self, now: Seconds) -> Retention:
+        """The same things as times: what is older than these goes."""
+        return Retention(**{f.name: now - getattr(self, f.name) for f in fields(self)})
+
+
+def delete_old(database: Database, cutoffs: Retention) -> dict[str, int]:
+    """Delete what is older than the times, chains excepted; returns how many rows of what.
+
+    Space freed is used again; a SQLite file does not shrink. Raises ``StoreUnavailable``; what was deleted until
+    then stays deleted.
+    """
+    explains = journal.c.kind.in_((EntryKind.DECISION.value, EntryKind.SHADOW.value))
+    old: list[tuple[str, Table, ColumnElement[bool], int]] = [
+        ("decisions", journal, explains & (journal.c.time < cutoffs.decisions), _BITE),
+        ("journal", journal, ~explains & (journal.c.time < cutoffs.journal), _BITE),
+        ("snapshots", snapshots, snapshots.c.time < cutoffs.snapshots, _SNAPSHOT_BITE),
+        ("waits", waits, waits.c.start < cutoffs.waits, _BITE),
+        ("jobs", jobs, jobs.c.submit < cutoffs.jobs, _BITE),
+        ("outcomes", outcomes, outcomes.c.successor_start < cutoffs.outcomes, _BITE),
+        ("audit", audit, audit.c.time < cutoffs.audit, _BITE),
+    ]
+    return {name: _delete(database, _bite(table, where, size), size) for name, table, where, size in old}
+
+
+def _bite(table: Table, where: ColumnElement[bool], size: int) -> Delete:
+    key = list(table.primary_key)
+    some = select(*key).where(where).limit(size)
+    return delete(table).where((tuple_(*key) if len(key) > 1 else key[0]).in_(some))
+
+
+def _delete(database: Database, bite: Delete, size: int) -> int:
+    def once(connection: Connection) -> int:
+        return connection.execute(bite).rowcount
+
+    deleted = 0
+    while (count := database.write(once)) == size:
+        deleted += count
+    return deleted + count
+
 
 _PATIENCE = 5.0
 
@@ -52,7 +112,7 @@ class Store:
     jobs: JobArchive
     audit: AuditLog
     tokens: TokenStore
-    answers: AnswerStore
+    answers: IdempotencyStore
     holders: HolderStore
     restoration: RestorationStore
     cluster: ClusterNameStore
@@ -118,7 +178,7 @@ def open_store(
     file = number_file(backups) if backups else None
     count = WriteCount(database.read(read_number), database.where, file)
     leading = database.on_condition(condition or _always, count)
-    outbox = Outbox(leading)
+    outbox = WriteBuffer(leading)
     journal = SqlJournal(leading, outbox)
     return Store(
         database,
@@ -130,7 +190,7 @@ def open_store(
         JobArchive(database),
         AuditLog(database),
         TokenStore(database),
-        AnswerStore(database),
+        IdempotencyStore(database),
         HolderStore(database),
         RestorationStore(leading),
         ClusterNameStore(leading),

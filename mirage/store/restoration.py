@@ -21,13 +21,12 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import delete, func, inspect, select, text
 
+from mirage.domain.bounds import format_instant
 from mirage.domain.errors import StoreUnavailable
-from mirage.domain.instants import spell_instant
-from mirage.store.about import read_about, write_about
+from mirage.store.about import keep_number, kept_number, read_about, read_number, write_about
 from mirage.store.database import Database
 from mirage.store.location import locate
 from mirage.store.tables import about, journal, links, snapshots, tokens
-from mirage.store.written import keep_number, kept_number, read_number
 
 if TYPE_CHECKING:
     import sqlite3
@@ -168,7 +167,7 @@ def _log(database: Database, note: RestorationNote) -> None:
 
 
 def _spelled(instant: Seconds) -> str:
-    return spell_instant(instant) if instant else "unknown"
+    return format_instant(instant) if instant else "unknown"
 
 
 def _is_settled_original(connection: Connection) -> bool:

@@ -8,20 +8,101 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mirage.domain.errors import BadSpelling, TraceError
+from mirage.documentreading import parse_own_json
+from mirage.domain.errors import BadSpelling, MissingExtra, TraceError
 from mirage.domain.job import ABSENT, JobState
-from mirage.slurm.state import parse_state
-from mirage.trace.faults import Faults
-from mirage.trace.parquet_frame import Frame, pyarrow
-from mirage.trace.result import FieldNames, ImportCounts, ImportResult, finish
+from mirage.domain.jobtable import Names
+from mirage.slurm.job_state import parse_state
+from mirage.trace.result import FieldNames, ImportCounts, ImportResult, RowErrors, finish
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from mirage.domain.jobtable import Int64, JobTable, Names
-    from mirage.trace.faults import Strictness
+    from mirage.domain.jobtable import Int64, JobTable
+    from mirage.trace.result import Strictness
+
+
+def pyarrow() -> tuple[Any, Any]:
+    """pyarrow and its parquet module; raises ``MissingExtra`` where it is not installed."""
+    try:
+        import pyarrow as arrow
+        import pyarrow.parquet as files
+    except ImportError as error:
+        raise MissingExtra("Reading and writing parquet files", "parquet") from error
+    return arrow, files
+
+
+class Frame:
+    """An open file. Every reader raises ``TraceError`` for a column of a type that cannot be meant."""
+
+    def __init__(self, data: bytes, path: str) -> None:
+        self._arrow, files = pyarrow()
+        try:
+            # By this thread alone: a worker of Arrow's that holds ``data`` as Python ends aborts the process.
+            file = files.ParquetFile(self._arrow.BufferReader(data), pre_buffer=False)
+            self._table = file.read(use_threads=False)
+        except MemoryError:
+            raise
+        except (self._arrow.ArrowException, OSError, ValueError) as error:
+            raise TraceError(path, 0, "", f"not a readable parquet file: {str(error).splitlines()[0]}") from error
+        self._path = path
+        self.rows: int = self._table.num_rows
+        self.names: tuple[str, ...] = tuple(self._table.column_names)
+
+    def find(self, names: tuple[str, ...]) -> str | None:
+        """The first of ``names`` that is a column."""
+        return next((name for name in names if name in self.names), None)
+
+    def about(self, key: bytes) -> dict[str, Any]:
+        """Return the JSON object under ``key`` in the file's metadata, or an empty one."""
+        text = (self._table.schema.metadata or {}).get(key)
+        try:
+            about = parse_own_json(text) if text else {}
+        except ValueError as error:
+            raise TraceError(self._path, 0, key.decode(), f"damaged metadata: {error}") from error
+        return about if isinstance(about, dict) else {}
+
+    def numbers(self, names: tuple[str, ...], default: int = ABSENT) -> Int64:
+        """A column as whole numbers; ``default`` where null, or everywhere where there is no such column."""
+        name = self.find(names)
+        if name is None:
+            return np.full(self.rows, default, dtype=np.int64)
+        kind = self._table.column(name).type
+        steps = ("timestamp[s]", "int64") if self._arrow.types.is_timestamp(kind) else ("int64",)
+        whole = self._cast(name, *steps)
+        return np.array(whole.fill_null(default).to_numpy(), dtype=np.int64)
+
+    def texts(self, names: tuple[str, ...]) -> Names:
+        """A column as coded text; absent everywhere where there is no such column."""
+        name = self.find(names)
+        if name is None:
+            return Names.absent(self.rows)
+        coded = self._cast(name, "string").dictionary_encode().combine_chunks()
+        codes = coded.indices.fill_null(-1).to_numpy().astype(np.int32)
+        vocabulary = tuple(coded.dictionary.to_pylist())
+        if "" in vocabulary:
+            codes = np.where(codes == vocabulary.index(""), -1, codes).astype(np.int32)
+        return Names(codes, vocabulary)
+
+    def ids(self, names: tuple[str, ...]) -> list[str] | None:
+        """A column as plain text, empty where null; ``None`` where there is no such column."""
+        name = self.find(names)
+        return None if name is None else [text or "" for text in self._cast(name, "string").to_pylist()]
+
+    def _cast(self, name: str, *kinds: str) -> Any:
+        column = self._table.column(name)
+        try:
+            for kind in kinds:
+                column = column.cast(kind, safe=kind != "timestamp[s]")
+        except MemoryError:
+            raise
+        except self._arrow.ArrowException as error:
+            problem = f"cannot be read as {kinds[-1]}: {str(error).splitlines()[0]}"
+            raise TraceError(self._path, 0, name, problem) from error
+        return column
+
 
 MAGIC = b"PAR1"
 
@@ -88,7 +169,7 @@ def import_parquet(data: bytes, path: str, strictness: Strictness) -> ImportResu
     frame = Frame(data, path)
     if frame.find(_INT64["submit"]) is None:
         raise TraceError(path, 0, "submit", f"no such column among {', '.join(frame.names)[:120]!r}")
-    faults = Faults(path, np.arange(1, frame.rows + 1))
+    faults = RowErrors(path, np.arange(1, frame.rows + 1))
     columns, notes = _columns(frame, faults)
     table, rejected = finish(columns, faults, _NAMES, strictness)
     counts = ImportCounts(frame.rows, len(table), len(rejected))
@@ -108,7 +189,7 @@ def _with_about(table: JobTable, about: dict[str, Any], path: str, notes: list[s
     )
 
 
-def _columns(frame: Frame, faults: Faults) -> tuple[dict[str, Any], list[str]]:
+def _columns(frame: Frame, faults: RowErrors) -> tuple[dict[str, Any], list[str]]:
     notes: list[str] = []
     columns: dict[str, Any] = {name: frame.numbers(names) for name, names in _INT64.items()}
     columns |= {name: frame.texts(names) for name, names in _TEXTS.items()}
@@ -133,14 +214,14 @@ def _give_starts(columns: dict[str, Any], frame: Frame, notes: list[str]) -> Non
     notes.append("the source has run times but no starts: jobs start when submitted, so their waits mean nothing")
 
 
-def _narrow(numbers: Int64, name: str, faults: Faults) -> NDArray[np.int32]:
+def _narrow(numbers: Int64, name: str, faults: RowErrors) -> NDArray[np.int32]:
     """Convert to 32 bits; a row error for numbers that are too large, or negative but not ``ABSENT``."""
     bad = (numbers > _BIGGEST) | (numbers < ABSENT)
     faults.add_where(bad, name, lambda row: f"{numbers[row]} is out of range")
     return np.where(bad, ABSENT, numbers).astype(np.int32)
 
 
-def _gres(frame: Frame, faults: Faults) -> dict[str, Any]:
+def _gres(frame: Frame, faults: RowErrors) -> dict[str, Any]:
     found = [name for name in frame.names if name.startswith(_GRES)]
     names = [name.removeprefix(_GRES) for name in found]
     if not found and _GPUS in frame.names and (frame.numbers((_GPUS,), default=0) > 0).any():
@@ -150,7 +231,7 @@ def _gres(frame: Frame, faults: Faults) -> dict[str, Any]:
     return {"gres": np.maximum(matrix, 0), "gres_names": tuple(names)}
 
 
-def _states(names: Names, columns: dict[str, Any], faults: Faults, notes: list[str]) -> NDArray[np.int8]:
+def _states(names: Names, columns: dict[str, Any], faults: RowErrors, notes: list[str]) -> NDArray[np.int8]:
     """Every distinct text is read once; jobs whose state is not known count as completed, or pending."""
     read = [_state(text) for text in names.vocabulary]
     numbers = np.array([*(ABSENT if s is None else int(s) for s in read), JobState.COMPLETED], dtype=np.int8)

@@ -1,19 +1,84 @@
-"""What an import gives back: the table, and an account of everything that is not in it."""
+"""What an import gives back: the table, an account of everything that is not in it, and errors of rows."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from mirage.domain.errors import TraceError
 from mirage.domain.job import ABSENT, JobState
 from mirage.domain.jobtable import JobTable, Names, job_table
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mirage.domain.jobtable import Int64
-    from mirage.trace.faults import Faults, Mask, RejectedRow, Strictness
+
+Mask = NDArray[np.bool_]
+
+
+class Strictness(StrEnum):
+    """What a bad row does to the import."""
+
+    STRICT = "strict"
+    """The first one ends it with a ``TraceError``."""
+    LENIENT = "lenient"
+    """It is left out, counted and reported."""
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedRow:
+    """A row that was left out, and why."""
+
+    line: int
+    """1-based line of the file; in a parquet file the 1-based row."""
+    field: str
+    """Empty: the row as a whole."""
+    problem: str
+
+
+@dataclass(slots=True)
+class RowErrors:
+    """Collects the first error of each row while columns are read."""
+
+    path: str
+    lines: NDArray[np.int64]
+    """Line of each row that was cut into fields."""
+    _rows: dict[int, RejectedRow] = field(default_factory=dict)
+    _broken: list[RejectedRow] = field(default_factory=list)
+
+    def add(self, row: int, column: str, problem: str) -> None:
+        """Note what is wrong with one field of a row."""
+        self._rows.setdefault(row, RejectedRow(int(self.lines[row]), column, problem))
+
+    def add_where(self, bad: Mask, column: str, problem: Callable[[int], str]) -> None:
+        """Add an error to every row of a mask; ``problem`` returns the text for a row."""
+        for row in np.flatnonzero(bad).tolist():
+            self.add(row, column, problem(row))
+
+    def add_line(self, line: int, problem: str) -> None:
+        """Note a line that could not be cut into fields at all."""
+        self._broken.append(RejectedRow(line, "", problem))
+
+    @property
+    def good(self) -> Mask:
+        """Return the rows without an error so far."""
+        good = np.ones(len(self.lines), dtype=bool)
+        good[list(self._rows)] = False
+        return good
+
+    def settle(self, strictness: Strictness) -> tuple[RejectedRow, ...]:
+        """The rejected rows in file order; raises ``TraceError`` for the first one where strict."""
+        rejected = sorted([*self._broken, *self._rows.values()], key=lambda row: row.line)
+        if rejected and strictness is Strictness.STRICT:
+            first = rejected[0]
+            raise TraceError(self.path, first.line, first.field, first.problem)
+        return tuple(rejected)
 
 
 _NUMBER = re.compile(r"[0-9]{1,18}")
@@ -87,7 +152,7 @@ def take_columns(columns: dict[str, Any], rows: Int64 | Mask) -> dict[str, Any]:
 
 
 def finish(
-    columns: dict[str, Any], faults: Faults, names: FieldNames, strictness: Strictness
+    columns: dict[str, Any], faults: RowErrors, names: FieldNames, strictness: Strictness
 ) -> tuple[JobTable, tuple[RejectedRow, ...]]:
     """Check the rows against themselves, then put the good ones into a table.
 
@@ -99,7 +164,7 @@ def finish(
     return job_table(int(good.sum()), **take_columns(columns, good)), rejected
 
 
-def find_contradictions(columns: dict[str, Any], faults: Faults, names: FieldNames) -> None:
+def find_contradictions(columns: dict[str, Any], faults: RowErrors, names: FieldNames) -> None:
     """Add an error to each row with contradictory fields."""
     submit, start, end = columns["submit"], columns["start"], columns["end"]
     ran, ended = start != ABSENT, end != ABSENT
@@ -120,7 +185,7 @@ def find_contradictions(columns: dict[str, Any], faults: Faults, names: FieldNam
     _find_unlikely(columns, faults, names)
 
 
-def _find_unlikely(columns: dict[str, Any], faults: Faults, names: FieldNames) -> None:
+def _find_unlikely(columns: dict[str, Any], faults: RowErrors, names: FieldNames) -> None:
     ran, ended = columns["start"] != ABSENT, columns["end"] != ABSENT
     if (nodes := columns.get("nodes")) is not None:
         faults.add_where(ran & (nodes == 0), names.nodes, lambda _: "0, but the job ran")

@@ -17,20 +17,25 @@ from mirage.domain.errors import TraceError
 from mirage.domain.job import ABSENT, JobState
 from mirage.domain.jobtable import Names
 from mirage.slurm.duration import parse_limit
-from mirage.slurm.jobid import expand_job_ids, parse_exit_code
-from mirage.slurm.state import parse_state
-from mirage.trace.calendar import in_order, read_stamps, time_zone, twice_note
-from mirage.trace.cells import is_missing, read_cells, whole_number
+from mirage.slurm.job_state import expand_job_ids, parse_exit_code, parse_state
 from mirage.trace.result import FieldNames, ImportCounts, ImportResult, finish
-from mirage.trace.sacct_dump import cut
-from mirage.trace.sacct_resources import RESOURCE_FIELDS, resources, size_notes
+from mirage.trace.sacct_dump import RESOURCE_FIELDS, cut, resources, size_notes
+from mirage.trace.text_columns import (
+    in_order,
+    is_missing,
+    read_cells,
+    read_stamps,
+    time_zone,
+    twice_note,
+    whole_number,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from zoneinfo import ZoneInfo
 
     from mirage.domain.jobtable import Int64, JobTable
-    from mirage.trace.faults import Mask, Strictness
+    from mirage.trace.result import Mask, Strictness
     from mirage.trace.sacct_dump import Dump
 
 _NEEDED = (

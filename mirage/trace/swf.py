@@ -14,20 +14,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.domain.instants import spell_instant
+from mirage.domain.bounds import format_instant
 from mirage.domain.job import ABSENT, JobState
 from mirage.domain.jobtable import Names
-from mirage.trace.faults import Faults
-from mirage.trace.result import FieldNames, ImportCounts, ImportResult, SwfHeader, finish
+from mirage.trace.result import FieldNames, ImportCounts, ImportResult, RowErrors, SwfHeader, finish
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mirage.domain.jobtable import Int64, JobTable
-    from mirage.trace.faults import Mask, Strictness
+    from mirage.trace.result import Mask, Strictness
 
 
-class Field(IntEnum):
+class SwfField(IntEnum):
     """The 18 fields in their order, from 0."""
 
     JOB_NUMBER = 0
@@ -60,8 +59,8 @@ _HEADER = re.compile(r";\s*+([A-Za-z]+)\s*+:(.*)")
 _NUMBER = re.compile(r"[+-]?[0-9]{1,15}(?:\.[0-9]{0,15})?")
 _STATES = {0: JobState.FAILED, 1: JobState.COMPLETED, 5: JobState.CANCELLED, ABSENT: JobState.COMPLETED}
 _PARTIAL = (2, 3, 4)
-_FRACTIONAL = (Field.AVERAGE_CPU_TIME, Field.USED_MEMORY, Field.REQUESTED_MEMORY)
-_COUNTS = (Field.ALLOCATED_PROCESSORS, Field.REQUESTED_PROCESSORS)
+_FRACTIONAL = (SwfField.AVERAGE_CPU_TIME, SwfField.USED_MEMORY, SwfField.REQUESTED_MEMORY)
+_COUNTS = (SwfField.ALLOCATED_PROCESSORS, SwfField.REQUESTED_PROCESSORS)
 _KB_PER_MB = 1024
 _BIGGEST = (1 << 31) - 1
 _BIGGEST_TIME = 1 << 50
@@ -90,8 +89,8 @@ def import_swf(lines: Sequence[str], path: str, strictness: Strictness) -> Impor
     header = read_header(lines)
     data = [(number, line) for number, line in enumerate(lines, start=1) if _is_data(line)]
     cells, numbers, broken = _cut(data)
-    whole = ~np.isin(cells[:, Field.STATUS], _PARTIAL)
-    faults = Faults(path, numbers[whole])
+    whole = ~np.isin(cells[:, SwfField.STATUS], _PARTIAL)
+    faults = RowErrors(path, numbers[whole])
     for number, problem in broken:
         faults.add_line(number, problem)
     jobs = _integers(cells[whole], faults)
@@ -114,61 +113,63 @@ def _cut(data: list[tuple[int, str]]) -> tuple[Matrix, Int64, list[tuple[int, st
     broken: list[tuple[int, str]] = []
     try:
         cells = np.loadtxt([line for _, line in data], comments=None, ndmin=2) if data else np.empty((0, 18))
-        if cells.shape[1] != len(Field):
+        if cells.shape[1] != len(SwfField):
             raise ValueError(cells.shape)
     except ValueError:  # slower, and finds out which lines are to blame
         cut = [(number, line.split()) for number, line in data]
         broken = [(number, problem) for number, row in cut if (problem := _problem(row))]
         data = [(number, line) for (number, line), (_, row) in zip(data, cut, strict=True) if not _problem(row)]
-        cells = np.array([[float(text) for text in line.split()] for _, line in data]).reshape(-1, len(Field))
+        cells = np.array([[float(text) for text in line.split()] for _, line in data]).reshape(-1, len(SwfField))
     return cells, np.array([number for number, _ in data], dtype=np.int64), broken
 
 
 def _problem(row: list[str]) -> str:
-    if len(row) != len(Field):
-        return f"{len(row)} fields where the format has {len(Field)}"
+    if len(row) != len(SwfField):
+        return f"{len(row)} fields where the format has {len(SwfField)}"
     bad = next((k for k, text in enumerate(row) if not _NUMBER.fullmatch(text)), None)
-    return "" if bad is None else f"{Field(bad).label}: {row[bad][:40]!r}: expected a number"
+    return "" if bad is None else f"{SwfField(bad).label}: {row[bad][:40]!r}: expected a number"
 
 
-def _integers(cells: Matrix, faults: Faults) -> Int64:
+def _integers(cells: Matrix, faults: RowErrors) -> Int64:
     """Read the cells as integers; a row error for others."""
-    limit = np.full(len(Field), _BIGGEST_TIME)
+    limit = np.full(len(SwfField), _BIGGEST_TIME)
     limit[list(_COUNTS)] = _BIGGEST
     usable = np.isfinite(cells) & (np.abs(cells) <= limit)
     rounded = np.floor(np.where(usable, cells, ABSENT))
-    usable &= (rounded == cells) | np.isin(np.arange(len(Field)), _FRACTIONAL)
+    usable &= (rounded == cells) | np.isin(np.arange(len(SwfField)), _FRACTIONAL)
     for row, column in np.argwhere(~usable).tolist():
-        faults.add(row, Field(column).label, f"{cells[row, column]:g}: expected a whole number of a likely size")
+        faults.add(
+            row, SwfField(column).label, f"{cells[row, column]:g}: expected a whole number of a likely size"
+        )
     return rounded.astype(np.int64)
 
 
-def _columns(jobs: Int64, header: SwfHeader, faults: Faults) -> dict[str, Any]:
+def _columns(jobs: Int64, header: SwfHeader, faults: RowErrors) -> dict[str, Any]:
     start, end = _instants(jobs, faults)
     cpus = _processors(jobs)
-    memory = jobs[:, Field.REQUESTED_MEMORY]
-    partition = Field.PARTITION if (jobs[:, Field.PARTITION] > 0).any() else Field.QUEUE
+    memory = jobs[:, SwfField.REQUESTED_MEMORY]
+    partition = SwfField.PARTITION if (jobs[:, SwfField.PARTITION] > 0).any() else SwfField.QUEUE
     return {
-        "job_id": jobs[:, Field.JOB_NUMBER].astype(np.str_),
-        "submit": jobs[:, Field.SUBMIT_TIME],
+        "job_id": jobs[:, SwfField.JOB_NUMBER].astype(np.str_),
+        "submit": jobs[:, SwfField.SUBMIT_TIME],
         "start": start,
         "end": end,
-        "limit": _positive(jobs[:, Field.REQUESTED_TIME]),
+        "limit": _positive(jobs[:, SwfField.REQUESTED_TIME]),
         "cpus": cpus.astype(np.int32),
         "nodes": (cpus if _one_processor_nodes(header) else np.full(len(jobs), ABSENT)).astype(np.int32),
         "memory_mb": np.where((memory > 0) & (cpus > 0), -(-memory * cpus // _KB_PER_MB), ABSENT),
         "state": _states(jobs, faults),
-        "user": _names(jobs[:, Field.USER]),
-        "account": _names(jobs[:, Field.GROUP]),
-        "name": _names(jobs[:, Field.EXECUTABLE]),
+        "user": _names(jobs[:, SwfField.USER]),
+        "account": _names(jobs[:, SwfField.GROUP]),
+        "name": _names(jobs[:, SwfField.EXECUTABLE]),
         "partition": _names(jobs[:, partition]),
     }
 
 
-def _instants(jobs: Int64, faults: Faults) -> tuple[Int64, Int64]:
+def _instants(jobs: Int64, faults: RowErrors) -> tuple[Int64, Int64]:
     """Start and end. A job that got no CPUs and did not run left the queue when its wait ended."""
-    submit, wait, run = (jobs[:, field] for field in (Field.SUBMIT_TIME, Field.WAIT_TIME, Field.RUN_TIME))
-    for field, seconds in ((Field.SUBMIT_TIME, submit), (Field.WAIT_TIME, wait), (Field.RUN_TIME, run)):
+    submit, wait, run = (jobs[:, field] for field in (SwfField.SUBMIT_TIME, SwfField.WAIT_TIME, SwfField.RUN_TIME))
+    for field, seconds in ((SwfField.SUBMIT_TIME, submit), (SwfField.WAIT_TIME, wait), (SwfField.RUN_TIME, run)):
         faults.add_where(seconds < ABSENT, field.label, lambda _: "is negative")
     never = _never_ran(jobs)
     began = submit + np.maximum(wait, 0)
@@ -179,14 +180,14 @@ def _instants(jobs: Int64, faults: Faults) -> tuple[Int64, Int64]:
 
 
 def _never_ran(jobs: Int64) -> Mask:
-    unfinished = jobs[:, Field.STATUS] != 1
-    nothing = (jobs[:, Field.RUN_TIME] <= 0) & (jobs[:, Field.ALLOCATED_PROCESSORS] <= 0)
-    cancelled = (jobs[:, Field.STATUS] == 5) & (jobs[:, Field.RUN_TIME] < 0)
+    unfinished = jobs[:, SwfField.STATUS] != 1
+    nothing = (jobs[:, SwfField.RUN_TIME] <= 0) & (jobs[:, SwfField.ALLOCATED_PROCESSORS] <= 0)
+    cancelled = (jobs[:, SwfField.STATUS] == 5) & (jobs[:, SwfField.RUN_TIME] < 0)
     return np.asarray(unfinished & (nothing | cancelled))
 
 
 def _processors(jobs: Int64) -> Int64:
-    asked, got = jobs[:, Field.REQUESTED_PROCESSORS], jobs[:, Field.ALLOCATED_PROCESSORS]
+    asked, got = jobs[:, SwfField.REQUESTED_PROCESSORS], jobs[:, SwfField.ALLOCATED_PROCESSORS]
     return _positive(np.where(asked > 0, asked, got))
 
 
@@ -198,10 +199,10 @@ def _one_processor_nodes(header: SwfHeader) -> bool:
     return header.number("MaxNodes") == header.number("MaxProcs") != ABSENT
 
 
-def _states(jobs: Int64, faults: Faults) -> NDArray[np.int8]:
-    status = jobs[:, Field.STATUS]
+def _states(jobs: Int64, faults: RowErrors) -> NDArray[np.int8]:
+    status = jobs[:, SwfField.STATUS]
     known = np.isin(status, list(_STATES))
-    faults.add_where(~known, Field.STATUS.label, lambda r: f"{status[r]} is not one of -1 to 5")
+    faults.add_where(~known, SwfField.STATUS.label, lambda r: f"{status[r]} is not one of -1 to 5")
     return np.select([status == code for code in _STATES], [int(s) for s in _STATES.values()], 0).astype(np.int8)
 
 
@@ -214,20 +215,20 @@ def _names(numbers: Int64) -> Names:
 
 
 def _notes(jobs: Int64, table: JobTable, header: SwfHeader) -> tuple[str, ...]:
-    asked, got = jobs[:, Field.REQUESTED_PROCESSORS], jobs[:, Field.ALLOCATED_PROCESSORS]
+    asked, got = jobs[:, SwfField.REQUESTED_PROCESSORS], jobs[:, SwfField.ALLOCATED_PROCESSORS]
     counted = (
         (
             (asked > 0) & (got > 0) & (asked != got),
             "that got other CPUs than they requested (the request counts)",
         ),
-        ((jobs[:, Field.WAIT_TIME] < 0) & ~_never_ran(jobs), "without a wait time (they start when submitted)"),
-        (jobs[:, Field.STATUS] == ABSENT, "without a status (taken as completed)"),
-        (jobs[:, Field.PRECEDING_JOB] > 0, "that name a preceding job (not used)"),
+        ((jobs[:, SwfField.WAIT_TIME] < 0) & ~_never_ran(jobs), "without a wait time (they start when submitted)"),
+        (jobs[:, SwfField.STATUS] == ABSENT, "without a status (taken as completed)"),
+        (jobs[:, SwfField.PRECEDING_JOB] > 0, "that name a preceding job (not used)"),
     )
     notes = [f"jobs {text}: {int(mask.sum())}" for mask, text in counted if mask.any()]
     if (begun := header.number("UnixStartTime")) > 0:
         notes.append(
-            f"times count from the start of the log, {spell_instant(begun)} (UnixStartTime), as if it were 1970"
+            f"times count from the start of the log, {format_instant(begun)} (UnixStartTime), as if it were 1970"
         )
     if _one_processor_nodes(header):
         notes.append("MaxNodes is MaxProcs: a node for each CPU")

@@ -1,4 +1,7 @@
-"""Directory of a table: a manifest of its content, and one compressed .npz for every few episodes."""
+"""Directory of a table: a manifest of its content, and one compressed .npz for every few episodes.
+
+By the fingerprints a table, and a model trained on it, recognise their cluster and their trace.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import tokenize
 import warnings
 import zipfile
 import zlib
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -16,16 +19,41 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from mirage import __version__
-from mirage.documentfaults import faults_of, reader_of
-from mirage.documenttext import parse_own_json
+from mirage.atomic_file import draft_of, write_atomically
+from mirage.documentreading import faults_of, parse_own_json, reader_of
 from mirage.domain.errors import ConfigError
+from mirage.domain.jobtable import Names
 from mirage.features.schema import schema as schema_named
 from mirage.features.table import Origin, Table
-from mirage.trace.room import within_free_memory
-from mirage.wholefile import draft_of, write_anew
+from mirage.trace.readers import within_free_memory
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from mirage.domain.jobtable import JobTable
+    from mirage.simulator.cluster import ClusterConfig
+
+
+def cluster_fingerprint(cluster: ClusterConfig) -> str:
+    """SHA-256 (hex) of a cluster's configuration, independent of its source."""
+    settings = {name: value for name, value in asdict(cluster).items() if name != "source"}
+    return sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+
+
+def trace_fingerprint(trace: JobTable) -> str:
+    """SHA-256 (hex) of a trace's jobs, independent of the file name."""
+    digest = sha256()
+    for field in fields(trace):
+        value = getattr(trace, field.name)
+        digest.update(field.name.encode())
+        if isinstance(value, np.ndarray):
+            digest.update(f"{value.dtype.str}{value.shape}".encode())
+            digest.update(np.ascontiguousarray(value).tobytes())
+        elif isinstance(value, Names):
+            digest.update(json.dumps(value.vocabulary).encode())
+            digest.update(value.codes.tobytes())
+    return digest.hexdigest()
+
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -45,7 +73,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class TableManifest:
     """Content of a directory, finished or not."""
 
     schema: str
@@ -75,10 +103,10 @@ class Manifest:
         return sha256(self.text().encode()).hexdigest()
 
 
-_MANIFEST = reader_of(Manifest)
+_MANIFEST = reader_of(TableManifest)
 
 
-def read_manifest(folder: Path) -> Manifest:
+def read_manifest(folder: Path) -> TableManifest:
     """The manifest of a directory. Raises ``ConfigError`` naming the file."""
     path = folder / MANIFEST
     try:
@@ -98,11 +126,11 @@ def read_manifest(folder: Path) -> Manifest:
     return manifest
 
 
-def begin(folder: Path, manifest: Manifest) -> None:
+def begin(folder: Path, manifest: TableManifest) -> None:
     """Create the directory, or verify that it holds this table. Raises ``ConfigError`` if it holds another."""
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / MANIFEST).exists():
-        write_anew(folder / MANIFEST, manifest.text().encode())
+        write_atomically(folder / MANIFEST, manifest.text().encode())
         return
     kept = read_manifest(folder)
     if kept != manifest:
@@ -118,14 +146,14 @@ def chunk_path(folder: Path, number: int) -> Path:
     return folder / f"chunk-{number:04}.npz"
 
 
-def write_chunk(folder: Path, number: int, manifest: Manifest, arrays: Arrays) -> None:
+def write_chunk(folder: Path, number: int, manifest: TableManifest, arrays: Arrays) -> None:
     """Write a chunk, completely or not at all."""
     named: dict[str, Any] = {"mark": np.array(manifest.mark)} | arrays
     with draft_of(chunk_path(folder, number)) as draft, draft.open("wb") as file:
         np.savez_compressed(file, **named)
 
 
-def read_chunk(folder: Path, number: int, manifest: Manifest) -> Arrays:
+def read_chunk(folder: Path, number: int, manifest: TableManifest) -> Arrays:
     """The arrays of a chunk.
 
     Raises ``ConfigError`` naming a file that is missing, corrupt or another table's, ``TraceError`` for one
@@ -170,7 +198,7 @@ def read_table(folder: Path) -> Table:
     return Table(schema=schema, origin=manifest.origin, **_joined(folder, manifest))
 
 
-def _joined(folder: Path, manifest: Manifest) -> Arrays:
+def _joined(folder: Path, manifest: TableManifest) -> Arrays:
     """The arrays of all chunks end to end, read in place: two tables may not fit in memory together."""
     whole: Arrays = {}
     done = 0

@@ -1,19 +1,38 @@
-"""Run work as jobs of the cluster with submitit: parts of tables, single models, whole trainings."""
+"""Run work in other processes: as jobs of the cluster with submitit, and workers that end with their parent."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from multiprocessing import parent_process
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from mirage.domain.errors import ConfigError, MirageError, MissingExtra
-from mirage.slurm.wording import refusal
+from mirage.slurm.error_messages import refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
     from pathlib import Path
+
+
+def leave_with_parent() -> None:
+    """End this process when its parent has ended, for any reason.
+
+    A worker whose parent was killed would otherwise wait for work indefinitely.
+    """
+    Thread(target=_wait_and_leave, daemon=True).start()
+
+
+def _wait_and_leave() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
 
 MINUTES = 12 * 60
 """Time limit of a job, unless ``SBATCH_TIMELIMIT`` is set."""

@@ -1,4 +1,7 @@
-"""Build and store counterfactual tables: the simulated start for every submit time on a grid."""
+"""Build and store counterfactual tables: the simulated start for every submit time on a grid.
+
+Each handover is played on the simulated cluster and observed as by the control loop.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,20 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
+from mirage.control.observations import ObservationBuilder
 from mirage.domain.errors import ConfigError, TraceError
 from mirage.domain.job import NEVER
+from mirage.features.schema import encode
+from mirage.features.summary import SPACING
 from mirage.features.table import Origin, Table
 from mirage.ownprocess import spawning
-from mirage.replay.opening import Background
+from mirage.replay.episodes import Background
 from mirage.replay.plan import ReplayPlan
 from mirage.training import chunks
-from mirage.training.fingerprint import cluster_fingerprint, trace_fingerprint
-from mirage.training.handover import TICK, Handover
-from mirage.training.workers import leave_with_parent
+from mirage.training.chunks import cluster_fingerprint, trace_fingerprint
+from mirage.training.launch import leave_with_parent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,10 +33,61 @@ if TYPE_CHECKING:
     from mirage.domain.chain import Chain
     from mirage.domain.job import Seconds
     from mirage.domain.jobtable import JobTable
-    from mirage.features.layout import FeatureSchema
+    from mirage.domain.snapshot import Snapshot
+    from mirage.features.table import FeatureSchema
+    from mirage.replay.episodes import Opening
     from mirage.simulator.cluster import ClusterConfig
-    from mirage.training.chunks import Arrays, Manifest
+    from mirage.training.chunks import Arrays, TableManifest
     from mirage.training.launch import SlurmJobs
+
+Int64 = NDArray[np.int64]
+Float32 = NDArray[np.float32]
+
+TICK = SPACING
+"""Poll interval in seconds: the replay's default, for which windows are made."""
+
+
+class SimulatedHandover:
+    """A running first link whose second link is not submitted yet. The opening is used up."""
+
+    def __init__(self, opening: Opening, chain: Chain, schema: FeatureSchema) -> None:
+        self._cluster = opening.cluster
+        self._schema = schema
+        cluster = self._cluster
+        self._observer = ObservationBuilder(cluster, cluster, cluster, cluster, opening.windows)
+        self._owner, self._tag = chain.owner, chain.link_request(1).tag
+        self._request = chain.link_request(2)
+        self._origin = self._cluster.now()
+        self.end = self._origin + self._request.limit
+        """End of the first link: it runs to its time limit."""
+        self._snapshot = self._look()
+
+    def submit_times(self, grid: Seconds) -> Int64:
+        """Times from now every ``grid`` seconds, and the end."""
+        return np.append(np.arange(self._cluster.now(), self.end, grid), self.end)
+
+    def starts(self, submit_times: Int64) -> Int64:
+        """Start of the second link for each of these submit times; ``NEVER``: not for weeks."""
+        return self._cluster.start_times(self._request, submit_times)
+
+    def advance(self, until: Seconds) -> None:
+        """Continue, with a poll at every tick on the way."""
+        while (now := self._cluster.now()) < until:
+            following = self._origin + ((now - self._origin) // TICK + 1) * TICK
+            self._cluster.advance(min(following, until))
+            self._snapshot = self._look()
+
+    def features(self) -> Float32:
+        """The present observation, shape (schema.size,)."""
+        predecessor = self._snapshot.link(self._tag, self._owner)
+        wants = self._schema.wants
+        return encode(self._schema, self._observer.observe(self._snapshot, predecessor, self._request, wants))
+
+    def _look(self) -> Snapshot:
+        snapshot = self._cluster.snapshot()
+        self._observer.seen(snapshot, self._schema.wants)
+        return snapshot
+
 
 __all__ = ["Table", "TablePlan", "build_table", "load_table"]
 
@@ -125,7 +182,7 @@ class _Setting:
     plan: TablePlan
     schema: FeatureSchema
     folder: Path
-    manifest: Manifest
+    manifest: TableManifest
 
 
 class _Builder:
@@ -148,14 +205,14 @@ class _Builder:
             opening = self._background.open(chain)
             if opening is None:
                 continue
-            handover = Handover(opening, chain, self._setting.schema)
+            handover = SimulatedHandover(opening, chain, self._setting.schema)
             row = _tried(handover, self._setting.plan.grid)
             if row is not None:
                 placed = {"episode_start": start, "nodes": chain.request.nodes, "limit": chain.request.limit}
                 yield row | {name: np.array(value) for name, value in placed.items()}
 
 
-def _tried(handover: Handover, grid: Seconds) -> Arrays | None:
+def _tried(handover: SimulatedHandover, grid: Seconds) -> Arrays | None:
     """The handover for each submit time, with observations; ``None`` where any start never happens."""
     times = handover.submit_times(grid)
     starts = handover.starts(times)
@@ -184,7 +241,7 @@ def _starts_of(plan: TablePlan, number: int) -> tuple[Seconds, ...]:
     return plan.starts()[number * STARTS_IN_CHUNK : (number + 1) * STARTS_IN_CHUNK]
 
 
-def _manifest(trace: JobTable, cluster: ClusterConfig, plan: TablePlan, schema: FeatureSchema) -> Manifest:
+def _manifest(trace: JobTable, cluster: ClusterConfig, plan: TablePlan, schema: FeatureSchema) -> TableManifest:
     origin = Origin(
         cluster=cluster.name,
         cluster_fingerprint=cluster_fingerprint(cluster),
@@ -197,10 +254,10 @@ def _manifest(trace: JobTable, cluster: ClusterConfig, plan: TablePlan, schema: 
         grid=plan.grid,
     )
     count = -(-len(plan.starts()) // STARTS_IN_CHUNK)
-    return chunks.Manifest(schema.name, schema.hash, origin, plan.nodes, plan.limit, plan.partition, count)
+    return chunks.TableManifest(schema.name, schema.hash, origin, plan.nodes, plan.limit, plan.partition, count)
 
 
-def _kept(folder: Path, number: int, manifest: Manifest) -> bool:
+def _kept(folder: Path, number: int, manifest: TableManifest) -> bool:
     """Whether a chunk exists and is complete."""
     try:
         chunks.read_chunk(folder, number, manifest)

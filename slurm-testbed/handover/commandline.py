@@ -10,8 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mirage.allocation.inference.serving.askers import fine_loop
-from mirage.allocation.inference.serving.loading import LoadPlan, drive
+from mirage.allocation.inference.serving.load_client import LoadPlan, drive, fine_loop
 from mirage.domain.errors import MirageError
 
 from handover.bed import Bed, Failed
@@ -21,7 +20,7 @@ from handover.figures import Course, document, table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mirage.allocation.inference.serving.askers import Told
+    from mirage.allocation.inference.serving.load_client import TimedAnswer
 
 BEFORE = 10.0
 """Seconds of load before the second link is submitted."""
@@ -56,7 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _play(chain: Chain, rate: float, stack: ExitStack) -> tuple[list[Told], Course]:
+def _play(chain: Chain, rate: float, stack: ExitStack) -> tuple[list[TimedAnswer], Course]:
     key = write_site(chain.folder)
     first = chain.submit()
     stack.callback(chain.end)
@@ -68,7 +67,7 @@ def _play(chain: Chain, rate: float, stack: ExitStack) -> tuple[list[Told], Cour
         return runner.run(_ask_meanwhile(chain, first, LoadPlan(front, key, MODEL, rate, LONGEST, None, 0)))
 
 
-async def _ask_meanwhile(chain: Chain, first: int, plan: LoadPlan) -> tuple[list[Told], Course]:
+async def _ask_meanwhile(chain: Chain, first: int, plan: LoadPlan) -> tuple[list[TimedAnswer], Course]:
     over = asyncio.Event()
     asking = asyncio.create_task(drive(plan, over))
     try:

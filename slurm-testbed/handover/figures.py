@@ -11,7 +11,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mirage.allocation.inference.serving.askers import Told
+    from mirage.allocation.inference.serving.load_client import TimedAnswer
 
 QUANTILES = {"p50": 0.5, "p99": 0.99, "max": 1.0}
 
@@ -27,7 +27,7 @@ class Course:
     """End of the first link."""
 
 
-def table(told: Sequence[Told], course: Course) -> str:
+def table(told: Sequence[TimedAnswer], course: Course) -> str:
     """The results as text."""
     at = {name: f"{instant - course.began:.1f} s" for name, instant in _instants(course).items()}
     rows = [f"{'':<28}{'requests':>9}{'failed':>8}" + "".join(f"{name:>9}" for name in QUANTILES) + "   ms"]
@@ -41,7 +41,7 @@ def table(told: Sequence[Told], course: Course) -> str:
     return "\n".join([head, f"{_failed(told)} of {len(told)} requests failed.", *rows, ""])
 
 
-def document(told: Sequence[Told], course: Course) -> str:
+def document(told: Sequence[TimedAnswer], course: Course) -> str:
     """The same as JSON."""
     parts = {
         name: {"requests": len(part), "failed": _failed(part), "latency_ms": _milliseconds(part)}
@@ -55,7 +55,7 @@ def _instants(course: Course) -> dict[str, float]:
     return {"submitted": course.submitted, "taken_over": course.taken_over, "ended": course.ended}
 
 
-def _parts(told: Sequence[Told], course: Course) -> dict[str, list[Told]]:
+def _parts(told: Sequence[TimedAnswer], course: Course) -> dict[str, list[TimedAnswer]]:
     bounds = {
         "one link": (-np.inf, course.submitted),
         "the second gets ready": (course.submitted, course.taken_over),
@@ -65,10 +65,10 @@ def _parts(told: Sequence[Told], course: Course) -> dict[str, list[Told]]:
     return {name: [each for each in told if low <= each.due < high] for name, (low, high) in bounds.items()}
 
 
-def _failed(told: Sequence[Told]) -> int:
+def _failed(told: Sequence[TimedAnswer]) -> int:
     return sum(each.status != 200 for each in told)
 
 
-def _milliseconds(told: Sequence[Told]) -> dict[str, float]:
+def _milliseconds(told: Sequence[TimedAnswer]) -> dict[str, float]:
     seconds = [each.seconds for each in told if each.status == 200] or [np.nan]
     return {name: round(1000 * float(np.quantile(seconds, q)), 3) for name, q in QUANTILES.items()}

@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mirage.allocation.ddl.dispatch import Moves, Rules, dispatch
+from mirage.allocation.ddl.dispatch import DispatchRules, Moves, dispatch
 from mirage.allocation.engine.agent import Agent, Progress
-from mirage.allocation.engine.book import Book
-from mirage.allocation.engine.demands import nothing_known, part_of, task_table
+from mirage.allocation.engine.allocation_table import AllocationTable, nothing_known, part_of, task_table
+from mirage.allocation.engine.dependencies import AgentDependencies, AgentSettings
 from mirage.allocation.engine.discovery import Allocation, Device, NodeFound
 from mirage.allocation.engine.entries import LifeBegan, PoolSeen
 from mirage.allocation.engine.journal import JournalReader, JournalWriter, StateFolder
-from mirage.allocation.engine.ledger import Ledger
 from mirage.allocation.engine.plan import TaskSpec, WorkPlan
 from mirage.allocation.engine.situation import Situation
-from mirage.allocation.engine.steps import Ending, EngineRefused, Step
-from mirage.allocation.engine.world import Policy, World
+from mirage.allocation.engine.steps import Ending, EngineRefused, StartedStep
+from mirage.allocation.engine.task_states import TaskStates
 from mirage.domain.errors import ClusterUnavailable
 from mirage.domain.pool import Placement
 
@@ -67,26 +66,28 @@ class FakeEngine:
     begins: dict[str, float | None] = field(default_factory=dict)
     """When the command of a step begins; of those that are not here as it is launched."""
 
-    def launch(self, launch: Launch) -> Step:
+    def launch(self, launch: Launch) -> StartedStep:
         if self.refusing:
             raise EngineRefused("no such thing")
         self.launched.append(launch)
         self.living[launch.key] = launch
-        return Step(launch.key, launch.path, 1)
+        return StartedStep(launch.key, launch.path, 1)
 
-    def poll(self, step: Step) -> Ending | None:
+    def poll(self, step: StartedStep) -> Ending | None:
         return self.ended.get(step.key)
 
-    def began(self, step: Step) -> float | None:
+    def began(self, step: StartedStep) -> float | None:
         return self.begins.get(step.key, 0.0)
 
-    def signal(self, step: Step, name: str) -> None:
+    def signal(self, step: StartedStep, name: str) -> None:
         self.signals.append((step.key, name))
         if name in self.obeys and step.key not in self.ended:
             self.finish(step.key, {"KILL": 137, "TERM": 143}.get(name, 0))
 
-    def find(self, wanted: Sequence[tuple[str, Path]]) -> dict[str, Step]:
-        return {key: Step(key, path, 1) for key, path in wanted if key in self.living and key not in self.ended}
+    def find(self, wanted: Sequence[tuple[str, Path]]) -> dict[str, StartedStep]:
+        return {
+            key: StartedStep(key, path, 1) for key, path in wanted if key in self.living and key not in self.ended
+        }
 
     def finish(self, key: str, code: int = 0, **more: object) -> None:
         self.ended[key] = Ending(code, **({"began": True} | more))  # type: ignore[arg-type]
@@ -138,7 +139,7 @@ class ByScore:
 
 def preempting(ordering: ByScore | None = None, *, move: bool = False) -> Callable[[PoolView], Moves]:
     """The real decisions with preemption, over a placement policy that is not compiled."""
-    chosen, placer, rules = ordering or ByScore(), FirstFit(), Rules(preempt=True, move=move)
+    chosen, placer, rules = ordering or ByScore(), FirstFit(), DispatchRules(preempt=True, move=move)
     return lambda view: dispatch(view, chosen, placer, rules)
 
 
@@ -204,7 +205,7 @@ class Site:
         allocation = Allocation(found, job, self.now, end)
         name = f"life{self.lives:04}"
         life = LifeBegan(self.now, name, job, 0, 0, f"host{job}", 4_000_000 + self.lives, 1, "boot", "fake", "")
-        ledger, reader = Ledger(), JournalReader(self.folder)
+        ledger, reader = TaskStates(), JournalReader(self.folder)
         ledger.fold(reader.news())
         ledger.fold_claims(self.folder.claimed())
         zero = min(ledger.zero, self.now)
@@ -213,15 +214,17 @@ class Site:
         situation = Situation(self.plan, task_table(self.plan, pool, zero), speeds, zero)
         engine = engine or FakeEngine()
         journal = JournalWriter(self.folder, name)
-        world = World(engine, self.folder, journal, reader, lambda: self.now, self.jobs, self.said.append)
+        world = AgentDependencies(
+            engine, self.folder, journal, reader, lambda: self.now, self.jobs, self.said.append
+        )
         agent = Agent(
             life,
             self.plan,
             allocation,
             situation,
-            Book(pool),
+            AllocationTable(pool),
             ledger,
-            Policy(decide, preempt, quantum),  # type: ignore[arg-type]
+            AgentSettings(decide, preempt, quantum),  # type: ignore[arg-type]
             world,
         )
         agent.write(life)
@@ -233,9 +236,9 @@ class Site:
     def pass_time(self, seconds: float) -> None:
         self.now += seconds
 
-    def ledger(self) -> Ledger:
+    def ledger(self) -> TaskStates:
         """Re-derived from what is on the disk."""
-        ledger = Ledger()
+        ledger = TaskStates()
         ledger.fold(JournalReader(self.folder).news())
         ledger.fold_claims(self.folder.claimed())
         return ledger

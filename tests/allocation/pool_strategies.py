@@ -9,8 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from mirage.domain.jobtable import Names
-from mirage.domain.pool import Pool, SpeedTable
-from mirage.domain.task import TaskTable
+from mirage.domain.pool import Pool, SpeedTable, TaskTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mirage.allocation.ddl.dispatch import Rules
-    from mirage.domain.pool import Pool, SpeedTable
-    from mirage.domain.task import TaskTable
+    from mirage.allocation.ddl.dispatch import DispatchRules
+    from mirage.domain.pool import Pool, SpeedTable, TaskTable
 
 
 def ceil(total: int, part: int, of: int) -> int:
@@ -54,7 +53,9 @@ class Task:
 
 
 class ReferencePool:
-    def __init__(self, tasks: TaskTable, pool: Pool, speeds: SpeedTable, rules: Rules, *, best_fit: bool) -> None:
+    def __init__(
+        self, tasks: TaskTable, pool: Pool, speeds: SpeedTable, rules: DispatchRules, *, best_fit: bool
+    ) -> None:
         self.pool, self.speeds, self.best = pool, speeds, best_fit
         self.strict, self.preempt, self.move = rules.strict, rules.preempt, rules.move
         self.quantum = None if rules.quantum == float("inf") else Fraction(rules.quantum)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
-from mirage.bench.muri import run_muri
+from mirage.bench.references import run_muri
 from mirage.cli.main import app
 from mirage.domain.errors import ConfigError, MirageError
 

@@ -11,12 +11,10 @@ import pytest
 from das_views import instant, pool_of
 
 from mirage.allocation.ddl import registry
-from mirage.allocation.ddl.das.choosing import Settling, with_room
-from mirage.allocation.ddl.das.loops.seeing import NODE, PAIR, crowd_of, utility_on
-from mirage.allocation.ddl.das.loops.standing import standing_of
-from mirage.allocation.ddl.das.sight import TASK, sight_of
+from mirage.allocation.ddl.das.observation import TASK, Settling, sight_of, with_room
 from mirage.allocation.ddl.formats.table import task_table
-from mirage.allocation.ddl.simulation import Rules, SimulatedPool
+from mirage.allocation.ddl.kernel.das_seeing import NODE, PAIR, crowd_of, standing_of, utility_on
+from mirage.allocation.ddl.simulation import DispatchRules, SimulatedPool
 from mirage.allocation.ddl.speeds import even_speeds
 
 if TYPE_CHECKING:
@@ -219,7 +217,7 @@ def test_agents_that_have_learnt_nothing_place_as_patient_best_fit_does(seed: in
     )
 
     def play(by: Placer) -> list[float]:
-        world = SimulatedPool(tasks, pool, even_speeds(tasks, pool), Rules())
+        world = SimulatedPool(tasks, pool, even_speeds(tasks, pool), DispatchRules())
         ends: list[float] = world.play(registry.ordering("sjf"), by).end.tolist()
         return ends
 

@@ -14,17 +14,25 @@ pytest.importorskip("onnx", reason="agents are exported by onnx")
 
 from das_views import instant, pool_of  # noqa: E402
 
-from mirage.allocation.ddl.das.artifact import ORDERING, PLACEMENT, read_artifact, write_artifact  # noqa: E402
-from mirage.allocation.ddl.das.policies import das_placer  # noqa: E402
-from mirage.allocation.ddl.generator import Mix, ModelClass, draw_tasks  # noqa: E402
+from mirage.allocation.ddl.das.policies import (  # noqa: E402
+    ORDERING,
+    PLACEMENT,
+    das_placer,
+    read_artifact,
+    write_artifact,
+)
+from mirage.allocation.ddl.generator import ModelClass, TaskMix, draw_tasks  # noqa: E402
 from mirage.allocation.ddl.registry import ordering, placer  # noqa: E402
-from mirage.allocation.ddl.simulation import Rules, SimulatedPool  # noqa: E402
+from mirage.allocation.ddl.simulation import DispatchRules, SimulatedPool  # noqa: E402
 from mirage.artifact import MANIFEST  # noqa: E402
 from mirage.domain.errors import ArtifactMismatch, ConfigError  # noqa: E402
 from mirage.domain.pool import SpeedTable  # noqa: E402
-from mirage.training.das.agents import Agents  # noqa: E402
-from mirage.training.das.export import graphs_of, process_of  # noqa: E402
-from mirage.training.das.networks import Shape  # noqa: E402
+from mirage.training.das.agents import (  # noqa: E402
+    Agents,
+    graphs_of,
+    process_of,
+)
+from mirage.training.das.networks import DasShape  # noqa: E402
 from mirage.training.das.rollouts import play  # noqa: E402
 
 if TYPE_CHECKING:
@@ -35,14 +43,14 @@ def simulated(seed: int, tasks: int = 25) -> SimulatedPool:
     """A small pool whose tasks slow each other."""
     rng = np.random.default_rng(seed)
     pool = pool_of(3, 4)
-    drawn = draw_tasks(Mix((ModelClass("", 1.0, (1, 2, 4), (1.0, 1.0, 1.0)),), count=tasks), rng, 12)
+    drawn = draw_tasks(TaskMix((ModelClass("", 1.0, (1, 2, 4), (1.0, 1.0, 1.0)),), count=tasks), rng, 12)
     speeds = SpeedTable(
         rng.integers(0, 4, (tasks, 1, 3)).astype(np.int32), np.ones(4), rng.uniform(0.5, 1.0, (4, 4))
     )
-    return SimulatedPool(drawn, pool, speeds, Rules())
+    return SimulatedPool(drawn, pool, speeds, DispatchRules())
 
 
-def disturbed_agents(shape: Shape) -> Agents:
+def disturbed_agents(shape: DasShape) -> Agents:
     """Agents whose every weight says something."""
     torch.manual_seed(3)
     agents = Agents(shape, pool_of(3, 4).switch)
@@ -54,15 +62,16 @@ def disturbed_agents(shape: Shape) -> Agents:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    agents = disturbed_agents(Shape())
+    agents = disturbed_agents(DasShape())
     made = tmp_path_factory.mktemp("agents") / "das"
     return write_artifact(made, graphs_of(agents), process_of(agents), {"seed": 3}, {"jct": 1.0})
 
 
 @pytest.mark.parametrize(
-    "shape", [Shape(), Shape(communicates=False), Shape(walks=False), Shape(communicates=False, walks=False)]
+    "shape",
+    [DasShape(), DasShape(communicates=False), DasShape(walks=False), DasShape(communicates=False, walks=False)],
 )
-def test_agents_in_use_do_what_they_do_in_training(shape: Shape, tmp_path: Path) -> None:
+def test_agents_in_use_do_what_they_do_in_training(shape: DasShape, tmp_path: Path) -> None:
     agents = disturbed_agents(shape)
     made = write_artifact(tmp_path / "das", graphs_of(agents), process_of(agents), {}, {})
     used = simulated(1).play(ordering(f"das:{made}"), placer(f"das:{made}"))

@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="training needs torch")
 
 from mirage.allocation.ddl.das import kernel  # noqa: E402
-from mirage.training.das import processes  # noqa: E402
+from mirage.training.das import agents  # noqa: E402
 
 SWITCH = np.array([0, 0, 1, 1], dtype=np.int32)
 
@@ -23,7 +23,7 @@ def tensors(seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.
 def test_walks_are_those_of_use() -> None:
     labels, likeness, _, _ = tensors(0)
     decay = torch.tensor(0.5, dtype=torch.float64)
-    found = processes.walk(labels, likeness, torch.tensor(SWITCH), decay)
+    found = agents.walk(labels, likeness, torch.tensor(SWITCH), decay)
     for b in range(2):
         wanted = kernel.walk(labels[b].numpy(), likeness[b].numpy(), SWITCH, 0.5)
         np.testing.assert_allclose(found[b].numpy(), wanted, rtol=1e-9)
@@ -34,7 +34,7 @@ def test_posteriors_are_those_of_use_and_padding_tells_nothing() -> None:
     vectors, seen, values = rng.normal(size=(2, 3, 4, 6)), rng.normal(size=(2, 5, 6)), rng.normal(size=(2, 5))
     seen[1, 3:], values[1, 3:] = 0, 0
     noise = torch.tensor(0.2, dtype=torch.float64)
-    mean, covariance = processes.posterior(torch.tensor(vectors), torch.tensor(seen), torch.tensor(values), noise)
+    mean, covariance = agents.posterior(torch.tensor(vectors), torch.tensor(seen), torch.tensor(values), noise)
     for b, count in enumerate((5, 3)):
         wanted = kernel.posterior_mean(vectors[b], seen[b, :count], values[b, :count], 0.2)
         np.testing.assert_allclose(mean[b].numpy(), wanted, atol=1e-9)
@@ -50,14 +50,12 @@ def test_the_density_is_the_normal_distributions() -> None:
     at, mean = rng.normal(size=4), rng.normal(size=4)
     factor = torch.linalg.cholesky(torch.tensor(sigma))
     reference = stats.multivariate_normal(mean, sigma)
-    found = processes.log_multinormal(torch.tensor(at), torch.tensor(mean), factor)
+    found = agents.log_multinormal(torch.tensor(at), torch.tensor(mean), factor)
     assert float(found) == pytest.approx(reference.logpdf(at))
-    assert float(processes.multinormal_entropy(factor)) == pytest.approx(reference.entropy())
-    one = processes.log_normal(torch.tensor(0.3), torch.tensor(1.0), torch.tensor(0.7))
+    assert float(agents.multinormal_entropy(factor)) == pytest.approx(reference.entropy())
+    one = agents.log_normal(torch.tensor(0.3), torch.tensor(1.0), torch.tensor(0.7))
     assert float(one) == pytest.approx(stats.norm(1.0, 0.7).logpdf(0.3), rel=1e-6)
-    assert float(processes.normal_entropy(torch.tensor(0.7))) == pytest.approx(
-        stats.norm(0, 0.7).entropy(), rel=1e-6
-    )
+    assert float(agents.normal_entropy(torch.tensor(0.7))) == pytest.approx(stats.norm(0, 0.7).entropy(), rel=1e-6)
 
 
 def test_gradients_run_through_mean_and_covariance() -> None:
@@ -65,9 +63,9 @@ def test_gradients_run_through_mean_and_covariance() -> None:
     decay, noise = (torch.tensor(x, dtype=torch.float64, requires_grad=True) for x in (0.5, 0.3))
 
     def density(labels, likeness, seen, values, decay, noise):
-        vectors = processes.walk(labels, likeness, torch.tensor(SWITCH), decay, steps=3)
-        mean, covariance = processes.posterior(vectors, seen, values, noise)
+        vectors = agents.walk(labels, likeness, torch.tensor(SWITCH), decay, steps=3)
+        mean, covariance = agents.posterior(vectors, seen, values, noise)
         factor = torch.linalg.cholesky(covariance + 0.1 * torch.eye(4, dtype=torch.float64))
-        return processes.log_multinormal(torch.ones_like(mean), mean, factor).sum()
+        return agents.log_multinormal(torch.ones_like(mean), mean, factor).sum()
 
     assert torch.autograd.gradcheck(density, (labels, likeness, seen, values, decay, noise))

@@ -9,10 +9,10 @@ from allocation.engine_world import FakeEngine, Site, engine_of, run_to_end, tas
 
 from mirage.allocation.ddl.dispatch import Moves
 from mirage.allocation.engine.agent import Progress
-from mirage.allocation.engine.entries import Result
-from mirage.allocation.engine.ledger import MOST_REFUSALS, TaskState
+from mirage.allocation.engine.entries import AttemptResult
 from mirage.allocation.engine.plan import Checkpoint, Ranks
 from mirage.allocation.engine.status import bars, document, most_at_once
+from mirage.allocation.engine.task_states import MOST_REFUSALS, TaskState
 from mirage.domain.pool import Placement
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mirage.domain.pool import PoolView
 
 
-def results(site: Site, name: str) -> list[Result]:
+def results(site: Site, name: str) -> list[AttemptResult]:
     return [attempt.ended.result for attempt in site.ledger().of(name) if attempt.ended]
 
 
@@ -30,7 +30,7 @@ def test_only_what_fits_is_launched_and_all_of_it_runs(tmp_path: Path) -> None:
     agent = site.link(devices=4)
     assert run_to_end(site, agent) is Progress.OVER
     assert max(most_at_once(bars(site.ledger())).values()) == 1.0
-    assert all(results(site, spec.name) == [Result.SUCCEEDED] for spec in site.plan.tasks)
+    assert all(results(site, spec.name) == [AttemptResult.SUCCEEDED] for spec in site.plan.tasks)
 
 
 def test_a_task_sees_its_own_devices_on_each_of_its_nodes(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_failures_are_tried_again_after_pauses_that_double(tmp_path: Path) -> No
     assert starts[1] - starts[0] >= 10
     assert starts[2] - starts[1] >= 20
     assert agent.cycle() is Progress.OVER
-    assert results(site, "a") == [Result.FAILED] * 3
+    assert results(site, "a") == [AttemptResult.FAILED] * 3
 
 
 def test_a_hanging_task_is_ended_and_then_killed(tmp_path: Path) -> None:
@@ -118,8 +118,8 @@ def test_before_the_limit_tasks_save_or_end_and_what_cannot_end_is_not_begun(tmp
     site.pass_time(60)
     agent.cycle()
     agent.cycle()
-    assert results(site, "saves") == [Result.CHECKPOINTED]
-    assert results(site, "plain") == [Result.CUT_OFF]
+    assert results(site, "saves") == [AttemptResult.CHECKPOINTED]
+    assert results(site, "plain") == [AttemptResult.CUT_OFF]
     assert agent.cycle() is Progress.IDLE
     assert site.ledger().served("saves") > 2800
 
@@ -134,7 +134,7 @@ def test_told_to_make_way_it_saves_what_can_be_saved_and_begins_nothing(tmp_path
     engine_of(agent).finish("b.1")
     assert agent.cycle() is Progress.IDLE
     assert len(engine_of(agent).launched) == 2
-    assert results(site, "a") == [Result.CHECKPOINTED]
+    assert results(site, "a") == [AttemptResult.CHECKPOINTED]
 
 
 def test_told_twice_it_ends_everything(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_told_twice_it_ends_everything(tmp_path: Path) -> None:
     agent.make_way("SIGINT")
     agent.make_way("SIGINT")
     assert agent.cycle() is Progress.IDLE
-    assert results(site, "a") == [Result.CUT_OFF]
+    assert results(site, "a") == [AttemptResult.CUT_OFF]
 
 
 def test_a_task_longer_than_any_link_is_given_up(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_a_task_longer_than_any_link_is_given_up(tmp_path: Path) -> None:
     site.pass_time(975)
     first.cycle()
     first.cycle()
-    assert results(site, "a") == [Result.CUT_OFF]
+    assert results(site, "a") == [AttemptResult.CUT_OFF]
     site.jobs.running.clear()
     second = site.link(job=2, length=1000)
     assert second.cycle() is Progress.OVER
@@ -196,11 +196,11 @@ def test_tasks_of_a_failed_node_are_put_back_and_nothing_more_is_started_there(t
     engine_of(agent).finish("a.1", 137, failed_nodes=("j1n0",))
     agent.cycle()
     agent.cycle()
-    assert results(site, "a") == [Result.NODE_FAILED]
+    assert results(site, "a") == [AttemptResult.NODE_FAILED]
     assert agent.states["a"][0] is TaskState.PENDING
     assert run_to_end(site, agent) is Progress.OVER
     assert all("j1n0" not in launch.ranks for launch in engine_of(agent).launched[2:])
-    assert results(site, "a")[-1] is Result.SUCCEEDED
+    assert results(site, "a")[-1] is AttemptResult.SUCCEEDED
 
 
 def test_without_a_node_left_nothing_is_waited_for(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_steps_that_die_of_their_jobs_end_have_not_failed(tmp_path: Path) -> Non
     agent.cycle()
     engine_of(agent).finish("a.1", 143, outside="its job is being ended")
     agent.cycle()
-    assert results(site, "a") == [Result.CUT_OFF]
+    assert results(site, "a") == [AttemptResult.CUT_OFF]
     assert agent.states["a"][0] is not TaskState.FAILED
 
 

@@ -15,7 +15,7 @@ from small_disks import mounted
 
 from mirage.allocation.engine.entries import Remark, Starting
 from mirage.allocation.engine.journal import JournalReader, JournalWriter, StateFolder
-from mirage.allocation.engine.remains import LISTEN, written
+from mirage.allocation.engine.steps import LISTEN, written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

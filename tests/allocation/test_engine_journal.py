@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from mirage.allocation.engine.entries import (
     Adopted,
+    AttemptResult,
     Ended,
     Entry,
     LifeBegan,
     PoolSeen,
     Remark,
-    Result,
     Started,
     Starting,
     Stopping,
@@ -27,9 +27,9 @@ from mirage.allocation.engine.entries import (
     spell,
 )
 from mirage.allocation.engine.journal import JournalReader, JournalWriter, StateFolder
-from mirage.allocation.engine.ledger import Ledger
 from mirage.allocation.engine.run import default_state, kept_state
-from mirage.allocation.engine.status import Bar, most_at_once
+from mirage.allocation.engine.status import AttemptSpan, most_at_once
+from mirage.allocation.engine.task_states import TaskStates
 from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ entries: st.SearchStrategy[Entry] = st.one_of(
     st.builds(Started, numbers, names, st.integers(1, 3), st.integers(1, 9)),
     st.builds(Stopping, numbers, names, st.integers(1, 3), st.text(), st.booleans()),
     st.builds(
-        Ended, numbers, names, st.integers(1, 3), st.sampled_from(Result), st.none() | st.integers(0, 9),
+        Ended, numbers, names, st.integers(1, 3), st.sampled_from(AttemptResult), st.none() | st.integers(0, 9),
         st.text(), numbers,
     ),
     st.builds(PoolSeen, numbers, st.none() | numbers, st.just({"n": [(0, "gpu")]})),
@@ -151,7 +151,7 @@ def test_what_is_written_is_read(entry: Entry) -> None:
 def test_read_in_pieces_it_is_the_same(told: list[tuple[str, Entry]], data: st.DataObject) -> None:
     """How far the files had been read when matters as little as that claims are seen late."""
     at = data.draw(st.integers(0, len(told)))
-    whole, pieces = Ledger(), Ledger()
+    whole, pieces = TaskStates(), TaskStates()
     whole.fold(told)
     pieces.fold(told[:at])
     pieces.fold_claims(
@@ -165,15 +165,19 @@ def test_the_one_who_follows_on_holds_the_attempt_however_it_is_read() -> None:
     first = [("a", Starting(1.0, "x", 1, {"n": [0]}, 1.0)), ("a", Started(2.0, "x", 1, 7))]
     later: list[tuple[str, Entry]] = [("b", Adopted(3.0, "x", 1, 7))]
     for order in (first + later, later + first):
-        ledger = Ledger()
+        ledger = TaskStates()
         ledger.fold(order)
         assert ledger.of("x")[0].life == "b"
 
 
 def test_the_greatest_share_at_once_is_found() -> None:
-    every = [Bar("n:0", "a", 1, 0.5, 0, 10), Bar("n:0", "b", 1, 0.5, 5, None), Bar("n:0", "c", 1, 0.5, 10, 12)]
+    every = [
+        AttemptSpan("n:0", "a", 1, 0.5, 0, 10),
+        AttemptSpan("n:0", "b", 1, 0.5, 5, None),
+        AttemptSpan("n:0", "c", 1, 0.5, 10, 12),
+    ]
     assert most_at_once(every) == {"n:0": 1.0}
-    assert most_at_once([*every, Bar("n:0", "d", 1, 0.1, 11, 12)]) == {"n:0": 1.1}
+    assert most_at_once([*every, AttemptSpan("n:0", "d", 1, 0.1, 11, 12)]) == {"n:0": 1.1}
 
 
 def test_state_of_a_chain_is_found_by_its_task_file(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mirage.allocation.engine.entries import Result, Stopping
+from mirage.allocation.engine.entries import AttemptResult, Stopping
 from mirage.allocation.engine.judging import judge
 from mirage.allocation.engine.plan import Checkpoint
 from mirage.allocation.engine.steps import Ending
@@ -24,30 +24,30 @@ def ending(code: int | None, *heard: str, outside: str = "") -> Ending:
 @pytest.mark.parametrize(
     ("how", "stopping", "checkpoint", "result"),
     [
-        (ending(0), None, None, Result.SUCCEEDED),
-        (ending(0), None, SAVES, Result.SUCCEEDED),
-        (ending(3), told(saves=True), SAVES, Result.CHECKPOINTED),
-        (ending(0, "USR1"), told(saves=True, yields=True), SAVES, Result.PREEMPTED),
-        (ending(137), told(yields=True), SAVES, Result.CUT_OFF),
+        (ending(0), None, None, AttemptResult.SUCCEEDED),
+        (ending(0), None, SAVES, AttemptResult.SUCCEEDED),
+        (ending(3), told(saves=True), SAVES, AttemptResult.CHECKPOINTED),
+        (ending(0, "USR1"), told(saves=True, yields=True), SAVES, AttemptResult.PREEMPTED),
+        (ending(137), told(yields=True), SAVES, AttemptResult.CUT_OFF),
         # reported by another user
-        (ending(0, "USR1"), None, SAVES, Result.CHECKPOINTED),
-        (ending(1, "USR1"), None, SAVES, Result.CHECKPOINTED),
-        (ending(0, "USR1"), None, None, Result.SUCCEEDED),
-        (ending(138, "USR1"), None, None, Result.CUT_OFF),
-        (ending(1, "USR1"), None, None, Result.FAILED),
-        (ending(138), None, None, Result.FAILED),
+        (ending(0, "USR1"), None, SAVES, AttemptResult.CHECKPOINTED),
+        (ending(1, "USR1"), None, SAVES, AttemptResult.CHECKPOINTED),
+        (ending(0, "USR1"), None, None, AttemptResult.SUCCEEDED),
+        (ending(138, "USR1"), None, None, AttemptResult.CUT_OFF),
+        (ending(1, "USR1"), None, None, AttemptResult.FAILED),
+        (ending(138), None, None, AttemptResult.FAILED),
         # scripts send these to themselves, unless the job is being ended
-        (ending(0, "TERM"), None, BY_TERM, Result.SUCCEEDED),
-        (ending(143, "TERM"), None, None, Result.FAILED),
-        (ending(0, "TERM", outside="its job is being ended"), None, BY_TERM, Result.CHECKPOINTED),
-        (ending(143, "TERM", outside="its job is being ended"), None, None, Result.CUT_OFF),
+        (ending(0, "TERM"), None, BY_TERM, AttemptResult.SUCCEEDED),
+        (ending(143, "TERM"), None, None, AttemptResult.FAILED),
+        (ending(0, "TERM", outside="its job is being ended"), None, BY_TERM, AttemptResult.CHECKPOINTED),
+        (ending(143, "TERM", outside="its job is being ended"), None, None, AttemptResult.CUT_OFF),
         # ended by us, it says 0: before the signal came, or because of it
-        (ending(0), told(), None, Result.SUCCEEDED),
-        (ending(0, "TERM"), told(), None, Result.CUT_OFF),
-        (ending(0, "TERM"), told(fails=True), None, Result.FAILED),
+        (ending(0), told(), None, AttemptResult.SUCCEEDED),
+        (ending(0, "TERM"), told(), None, AttemptResult.CUT_OFF),
+        (ending(0, "TERM"), told(fails=True), None, AttemptResult.FAILED),
     ],
 )
 def test_who_ended_it_and_what_is_kept(
-    how: Ending, stopping: Stopping | None, checkpoint: Checkpoint | None, result: Result
+    how: Ending, stopping: Stopping | None, checkpoint: Checkpoint | None, result: AttemptResult
 ) -> None:
     assert judge(how, stopping, ("n1",), checkpoint)[0] is result

@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mirage.allocation.engine.agent import Agent, Progress
-from mirage.allocation.engine.entries import LifeBegan, Result
-from mirage.allocation.engine.keepers import boot_id, start_ticks
-from mirage.allocation.engine.ledger import TaskState
-from mirage.allocation.engine.lives import Standing, standing_of
+from mirage.allocation.engine.agent_runs import OpenRunState, standing_of
+from mirage.allocation.engine.entries import AttemptResult, LifeBegan
 from mirage.allocation.engine.plan import Checkpoint
 from mirage.allocation.engine.status import bars, most_at_once
+from mirage.allocation.engine.step_supervisor import boot_id, start_ticks
+from mirage.allocation.engine.task_states import TaskState
 
 
-def results(site: Site, name: str) -> list[Result | None]:
+def results(site: Site, name: str) -> list[AttemptResult | None]:
     return [attempt.ended.result if attempt.ended else None for attempt in site.ledger().of(name)]
 
 
@@ -39,9 +39,9 @@ def test_the_next_link_goes_on_with_what_was_saved_lost_and_never_begun(tmp_path
     die(site, first)
     second = site.link(job=2, devices=4)
     assert run_to_end(site, second) is Progress.OVER
-    assert results(site, "saved") == [Result.CHECKPOINTED, Result.SUCCEEDED]
-    assert results(site, "lost") == [Result.LOST, Result.SUCCEEDED]
-    assert results(site, "left") == [Result.SUCCEEDED]
+    assert results(site, "saved") == [AttemptResult.CHECKPOINTED, AttemptResult.SUCCEEDED]
+    assert results(site, "lost") == [AttemptResult.LOST, AttemptResult.SUCCEEDED]
+    assert results(site, "left") == [AttemptResult.SUCCEEDED]
     assert site.ledger().failures("lost") == []
 
 
@@ -105,12 +105,12 @@ def test_a_restarted_agent_follows_the_steps_that_live_and_tries_the_others_agai
     second = site.link(job=1, engine=engine)
     second.cycle()
     assert [launch.key for launch in engine.launched[4:]] == ["gone.2"]
-    assert results(site, "ended") == [Result.SUCCEEDED]
+    assert results(site, "ended") == [AttemptResult.SUCCEEDED]
     assert most_at_once(bars(site.ledger()))["j1n0:0"] == 1.0
     for key in ("lives.1", "saves.1", "gone.2"):
         engine.finish(key)
     assert second.cycle() is Progress.OVER
-    assert results(site, "lives") == [Result.SUCCEEDED]
+    assert results(site, "lives") == [AttemptResult.SUCCEEDED]
 
 
 def test_a_claim_without_another_word_is_an_attempt_that_never_was(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_a_claim_without_another_word_is_an_attempt_that_never_was(tmp_path: Pat
     second = site.link(job=2)
     second.cycle()
     assert [launch.key for launch in engine_of(second).launched] == ["a.2"]
-    assert results(site, "a") == [Result.LOST, None]
+    assert results(site, "a") == [AttemptResult.LOST, None]
 
 
 def test_the_plan_may_grow_between_links(tmp_path: Path) -> None:
@@ -147,14 +147,14 @@ def test_who_is_alive_as_far_as_can_be_told() -> None:
     jobs = FakeJobs({2})
     own = life(boot=boot_id())
     me = life(boot=boot_id(), pid=os.getpid(), ticks=start_ticks(os.getpid()))
-    assert standing_of(me, own, jobs) is Standing.RUNS
-    assert standing_of(life(boot=boot_id(), pid=os.getpid(), ticks=7), own, jobs) is Standing.AGENT_DIED
-    assert standing_of(life(boot="another"), own, jobs) is Standing.GONE
-    assert standing_of(life(job=2), own, jobs) is Standing.RUNS
-    assert standing_of(life(job=3), own, jobs) is Standing.GONE
-    assert standing_of(life(job=3), own, FakeJobs(answers=False)) is Standing.UNKNOWN
-    assert standing_of(life(restarts=0), life(restarts=1), jobs) is Standing.GONE
-    assert standing_of(life(job=0, host="there"), life(job=0), jobs) is Standing.UNKNOWN
+    assert standing_of(me, own, jobs) is OpenRunState.RUNS
+    assert standing_of(life(boot=boot_id(), pid=os.getpid(), ticks=7), own, jobs) is OpenRunState.AGENT_DIED
+    assert standing_of(life(boot="another"), own, jobs) is OpenRunState.GONE
+    assert standing_of(life(job=2), own, jobs) is OpenRunState.RUNS
+    assert standing_of(life(job=3), own, jobs) is OpenRunState.GONE
+    assert standing_of(life(job=3), own, FakeJobs(answers=False)) is OpenRunState.UNKNOWN
+    assert standing_of(life(restarts=0), life(restarts=1), jobs) is OpenRunState.GONE
+    assert standing_of(life(job=0, host="there"), life(job=0), jobs) is OpenRunState.UNKNOWN
 
 
 class Story:
@@ -291,7 +291,7 @@ def test_task_that_hardly_began_in_a_link_is_tried_again(tmp_path: Path, begins:
     first.cycle()
     (attempt,) = site.ledger().of("a")
     assert attempt.ended is not None
-    assert attempt.ended.result is Result.CUT_OFF
+    assert attempt.ended.result is AttemptResult.CUT_OFF
     assert attempt.ended.ran == (0.0 if begins is None else 75.0)
     assert first.states["a"][0] is TaskState.PENDING
     second = site.link(job=2, length=1_000)

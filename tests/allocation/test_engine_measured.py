@@ -15,22 +15,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from mirage.allocation.ddl.dispatch import Rules, dispatch
+from mirage.allocation.ddl.dispatch import DispatchRules, dispatch
 from mirage.allocation.ddl.estimation import TRUSTED, estimate
 from mirage.allocation.ddl.formats.readers import read_speeds
 from mirage.allocation.ddl.formats.table import task_table
-from mirage.allocation.ddl.orderings.history import means_alike
-from mirage.allocation.ddl.orderings.plain import Fifo
-from mirage.allocation.ddl.placers.interference import BestResponse
-from mirage.allocation.ddl.speeds import Measured
-from mirage.allocation.engine import beliefs
-from mirage.allocation.engine.demands import given_speeds
+from mirage.allocation.ddl.interference import BestResponse
+from mirage.allocation.ddl.scored_orderings import Fifo
+from mirage.allocation.ddl.service_orderings import means_alike
+from mirage.allocation.ddl.speeds import MeasuredRun
+from mirage.allocation.engine import situation
+from mirage.allocation.engine.allocation_table import given_speeds
 from mirage.allocation.engine.discovery import Device, NodeFound
-from mirage.allocation.engine.launching import launch_of
 from mirage.allocation.engine.plan import TaskSpec
-from mirage.allocation.engine.processes import ProcessEngine
-from mirage.allocation.engine.progress import NoReport, Report, last_report, read_report
 from mirage.allocation.engine.status import document
+from mirage.allocation.engine.step_engines import ProcessEngine
+from mirage.allocation.engine.task_interface import NoReport, ProgressReport, last_report, launch_of, read_report
 from mirage.cli.allocation import allocation_app
 
 if TYPE_CHECKING:
@@ -152,7 +151,7 @@ def test_no_stretch_mixes_two_situations(tmp_path: Path) -> None:
     work.pass_time(300)
     work.finish("a1")
     work.pass_time(10)
-    a, b = Measured("a", 1, 1, "gpu:a100"), Measured("b", 1, 1, "gpu:a100")
+    a, b = MeasuredRun("a", 1, 1, "gpu:a100"), MeasuredRun("b", 1, 1, "gpu:a100")
     tallies = work.site.ledger().evidence.tallies
     assert tallies[a, (b,)].rate == pytest.approx(4.0)
     assert tallies[a, ()].rate == pytest.approx(9.0)
@@ -209,7 +208,7 @@ def _nodes_of_two(folder: Path, now: float) -> int:
     site.now, site.lives = now, 10
 
     def decide(view: PoolView) -> object:
-        return dispatch(view, Fifo(), BestResponse(), Rules())
+        return dispatch(view, Fifo(), BestResponse(), DispatchRules())
 
     agent = site.link(job=3, nodes=2, decide=decide)
     agent.cycle()
@@ -276,7 +275,7 @@ def test_what_was_measured_is_shown_and_written_for_replays(tmp_path: Path) -> N
     assert "a, 1 on 1 gpu:a100" in shown.output
     assert runner.invoke(allocation_app, ["speeds", str(tmp_path), "-o", str(out)]).exit_code == 0
     table = read_speeds(f"measured:{out}")
-    a, b = (Measured(name, 1, 1, "gpu:a100") for name in "ab")
+    a, b = (MeasuredRun(name, 1, 1, "gpu:a100") for name in "ab")
     ratio = table.ratio[table.runs.index(a), table.runs.index(b)]
     assert ratio == pytest.approx(np.sqrt(0.5), rel=0.05)  # about half of the logarithm
 
@@ -307,8 +306,8 @@ def believed(
 ) -> tuple[list[float], list[float]]:
     tasks = task_table(tuple(map(str, range(len(spans)))), model=models or ["m"] * len(spans))
     served, succeeded = np.array(spans), np.array(over)
-    expected = beliefs.expected(tasks, np.array(given or [np.nan] * len(spans)), served, succeeded)
-    return expected.tolist(), beliefs.remaining(tasks, expected, served, succeeded, {}).tolist()
+    expected = situation.estimated_run_times(tasks, np.array(given or [np.nan] * len(spans)), served, succeeded)
+    return expected.tolist(), situation.estimated_remaining(tasks, expected, served, succeeded, {}).tolist()
 
 
 def test_what_was_not_said_is_the_mean_of_those_alike() -> None:
@@ -354,7 +353,7 @@ def test_means_are_those_of_the_most_alike() -> None:
 def test_progress_before_the_first_minute_tells_nothing() -> None:
     tasks = task_table(("t",))
     for served, wanted in ((30.0, 70.0), (90.0, 270.0)):
-        report = {0: Report(1.0, 4.0, 0.0)}
+        report = {0: ProgressReport(1.0, 4.0, 0.0)}
         given = np.array([100.0])
-        left = beliefs.remaining(tasks, given, np.array([served]), np.array([False]), report)
+        left = situation.estimated_remaining(tasks, given, np.array([served]), np.array([False]), report)
         assert left.tolist() == [wanted]

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mirage.allocation.ddl import registry
-from mirage.allocation.ddl.dispatch import Rules, dispatch
+from mirage.allocation.ddl.dispatch import DispatchRules, dispatch
 from mirage.allocation.ddl.simulation import SimulatedPool
 from mirage.allocation.engine.agent import Agent, Progress
-from mirage.allocation.engine.demands import nothing_known
+from mirage.allocation.engine.allocation_table import nothing_known
 
 if TYPE_CHECKING:
     from mirage.allocation.engine.plan import TaskSpec
@@ -64,7 +64,7 @@ def test_what_was_planned_is_what_happens(
         after = (f"t{data.draw(st.integers(0, number - 1))}",) if waits else ()
         specs.append(task(f"t{number}", after=after, **more))
     durations = {spec.name: data.draw(st.integers(1, 60)) + number / 64 for number, spec in enumerate(specs)}
-    ordering, placer, rules = registry.ordering(names[0]), registry.placer(names[1]), Rules(strict)
+    ordering, placer, rules = registry.ordering(names[0]), registry.placer(names[1]), DispatchRules(strict)
     with tempfile.TemporaryDirectory() as folder:
         site = Site.of(Path(folder), *specs)
         agent = site.link(nodes=2, decide=lambda view: dispatch(view, ordering, placer, rules))

@@ -17,10 +17,10 @@ from allocation.engine_world import (
 )
 
 from mirage.allocation.engine.agent import Progress
-from mirage.allocation.engine.entries import Result
-from mirage.allocation.engine.ledger import TaskState
+from mirage.allocation.engine.entries import AttemptResult
 from mirage.allocation.engine.plan import Checkpoint, TaskSpec
 from mirage.allocation.engine.status import bars, document, most_at_once
+from mirage.allocation.engine.task_states import TaskState
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mirage.domain.pool import PoolView
 
 
-def results(site: Site, name: str) -> list[Result]:
+def results(site: Site, name: str) -> list[AttemptResult]:
     return [attempt.ended.result for attempt in site.ledger().of(name) if attempt.ended]
 
 
@@ -72,7 +72,7 @@ def test_one_that_saves_keeps_its_device_until_it_has_ended_and_is_told_once(tmp
     assert keys(agent)[-1] == "low.2"
     engine_of(agent).finish("low.2")
     assert agent.cycle() is Progress.OVER
-    assert results(site, "low") == [Result.PREEMPTED, Result.SUCCEEDED]
+    assert results(site, "low") == [AttemptResult.PREEMPTED, AttemptResult.SUCCEEDED]
     ledger = site.ledger()
     assert (ledger.failures("low"), ledger.preemptions("low"), ledger.served("low")) == ([], 1, 250.0)
     assert most_at_once(bars(ledger)) == {"j1n0:0": 1.0}
@@ -168,7 +168,7 @@ def test_one_that_ignores_the_signal_is_killed_loses_its_work_and_is_left_alone_
     agent.cycle()
     agent.cycle()
     assert engine_of(agent).signals[1:] == [("deaf.1", "KILL")]
-    assert results(site, "deaf") == [Result.CUT_OFF]
+    assert results(site, "deaf") == [AttemptResult.CUT_OFF]
     assert site.ledger().served("deaf") == 0.0
     assert site.ledger().failures("deaf") == []
     engine_of(agent).finish("high.1")
@@ -180,7 +180,7 @@ def test_one_that_ignores_the_signal_is_killed_loses_its_work_and_is_left_alone_
     agent.cycle()
     assert keys(agent)[-1] == "deaf.2"
     assert run_to_end(site, agent) is Progress.OVER
-    assert results(site, "deaf") == [Result.CUT_OFF, Result.SUCCEEDED]
+    assert results(site, "deaf") == [AttemptResult.CUT_OFF, AttemptResult.SUCCEEDED]
 
 
 def test_a_device_that_is_not_let_go_of_even_by_kill_is_not_waited_for(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_a_mind_that_changes_with_time_is_asked_after_each_quantum_only(tmp_path
         site.pass_time(5)
     assert [at for at in asked if at < 300] == [0.0]
     assert keys(agent) == ["a.1", "b.1"]
-    assert results(site, "a") == [Result.PREEMPTED]
+    assert results(site, "a") == [AttemptResult.PREEMPTED]
 
 
 def test_an_agent_that_is_restarted_leaves_the_one_that_saves_its_grace(tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ def test_an_agent_that_is_restarted_leaves_the_one_that_saves_its_grace(tmp_path
     engine.finish("low.1")
     second.cycle()
     assert engine.launched[-1].key == "high.1"
-    assert results(site, "low") == [Result.PREEMPTED]
+    assert results(site, "low") == [AttemptResult.PREEMPTED]
 
 
 def test_moved_where_that_makes_room(tmp_path: Path) -> None:

@@ -20,16 +20,16 @@ from allocation.engine_world import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirage.allocation.ddl.dispatch import Rules, dispatch
+from mirage.allocation.ddl.dispatch import DispatchRules, dispatch
 from mirage.allocation.ddl.simulation import SimulatedPool
 from mirage.allocation.engine.agent import Progress
-from mirage.allocation.engine.ledger import TaskState
 from mirage.allocation.engine.plan import Checkpoint, TaskSpec
 from mirage.allocation.engine.status import bars, most_at_once
+from mirage.allocation.engine.task_states import TaskState
 
 if TYPE_CHECKING:
     from mirage.allocation.engine.agent import Agent
-    from mirage.allocation.engine.steps import Ending, Launch, Step
+    from mirage.allocation.engine.steps import Ending, Launch, StartedStep
 
 
 # the same policy in the simulated pool
@@ -44,16 +44,16 @@ class TimedEngine(FakeEngine):
     """By task."""
     since: dict[str, float] = field(default_factory=dict)
 
-    def launch(self, launch: Launch) -> Step:
+    def launch(self, launch: Launch) -> StartedStep:
         self.since[launch.key] = self.site.now
         return super().launch(launch)
 
-    def poll(self, step: Step) -> Ending | None:
+    def poll(self, step: StartedStep) -> Ending | None:
         if step.key not in self.ended and self.ends(step.key) <= self.site.now:
             self.finish(step.key)
         return super().poll(step)
 
-    def signal(self, step: Step, name: str) -> None:
+    def signal(self, step: StartedStep, name: str) -> None:
         self.left[_name(step.key)] -= self.site.now - self.since[step.key]
         super().signal(step, name)
 
@@ -99,7 +99,7 @@ def in_the_simulation(agent: Agent, work: dict[str, float], ordering: ByScore) -
     """Those that make room go first; then it is decided who starts."""
     table = agent.situation.table
     tasks = replace(table, work=np.array([work[name] for name in table.name]))
-    rules, placer, starts = Rules(preempt=True), FirstFit(), list[Start]()
+    rules, placer, starts = DispatchRules(preempt=True), FirstFit(), list[Start]()
     pool = SimulatedPool(tasks, agent.book.pool, agent.situation.speeds, rules)
     more = True
     while more:

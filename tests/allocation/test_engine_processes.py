@@ -15,25 +15,25 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mirage.allocation.engine.keepers import Keepers, leftovers
 from mirage.allocation.engine.status import bars, most_at_once, read_status
+from mirage.allocation.engine.step_supervisor import StepSupervisors, leftovers
 from mirage.allocation.engine.steps import Launch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from mirage.allocation.engine.ledger import Ledger
+    from mirage.allocation.engine.task_states import Ledger
 
 from mirage.allocation.engine.journal import JournalReader, StateFolder
-from mirage.allocation.engine.ledger import Ledger as LedgerOf
+from mirage.allocation.engine.task_states import TaskStates as LedgerOf
 
 PATIENCE = 120.0
 # The policy is another test's matter: without it nothing has to be compiled.
 MAIN = """
 import sys
-import mirage.cli.allocation_run as run
+import mirage.cli.allocation as run
 from allocation.engine_world import first_fit, preempting
-from mirage.allocation.engine.world import Policy
+from mirage.allocation.engine.dependencies import Policy
 run._policy = lambda *_, preempt=False, **__: Policy(preempting() if preempt else first_fit, preempt)
 from mirage.cli.main import main
 main()
@@ -364,7 +364,7 @@ def test_within_a_chain_all_over_is_0_and_makes_the_done_file(runs: Runs) -> Non
 def test_nobody_elses_process_is_taken_for_a_keeper(tmp_path: Path) -> None:
     """A user who reads a supervisor's command line can start a process with the same command line or the same
     mark."""
-    path, keepers = tmp_path / "attempt", Keepers()
+    path, keepers = tmp_path / "attempt", StepSupervisors()
     launch = Launch("task", path, (), {}, {}, {}, str(tmp_path), tmp_path / "output")
     step = keepers.start(launch, ["sleep", "60"], {}, tmp_path / "output", str(tmp_path))
     try:
@@ -380,8 +380,8 @@ def test_nobody_elses_process_is_taken_for_a_keeper(tmp_path: Path) -> None:
         try:
             while Path(f"/proc/{posing.pid}/cmdline").read_bytes().split(b"\0")[:4] != argv[:4]:
                 time.sleep(0.01)
-            assert posing.pid not in Keepers.find([path]).values()
-            assert not Keepers().living(replace(step, pid=posing.pid))
+            assert posing.pid not in StepSupervisors.find([path]).values()
+            assert not StepSupervisors().living(replace(step, pid=posing.pid))
             assert posing.pid not in leftovers(path)
         finally:
             posing.kill()

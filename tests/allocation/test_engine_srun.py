@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 from allocation.test_engine_processes import PREEMPTED, Runs, check_preempted, lines, tasks
 
-from mirage.allocation.engine.keepers import leftovers
 from mirage.allocation.engine.status import bars, most_at_once
+from mirage.allocation.engine.step_supervisor import leftovers
 
 if TYPE_CHECKING:
     import subprocess

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirage.allocation.engine.demands import check_demands, task_table
+from mirage.allocation.engine.allocation_table import check_demands, task_table
 from mirage.allocation.engine.discovery import Allocation, Device, NodeFound
 from mirage.allocation.engine.plan import Checkpoint, Ranks, TaskSpec, WorkPlan, find_cycles
 from mirage.allocation.engine.taskfile import read_plan

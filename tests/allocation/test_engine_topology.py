@@ -10,9 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirage.allocation.engine.discovery import Allocation, Device, NodeFound, read_machine
+from mirage.allocation.engine.discovery import (
+    Allocation,
+    Device,
+    NodeFound,
+    islands_of,
+    read_machine,
+    switches_of,
+    with_own_islands,
+    with_topology,
+)
 from mirage.allocation.engine.slurmcommands import SlurmCommands
-from mirage.allocation.engine.topology import islands_of, switches_of, with_own_islands, with_topology
 from mirage.domain.errors import BadSpelling
 
 if TYPE_CHECKING:
@@ -185,7 +193,7 @@ def test_the_pool_of_a_job_knows_islands_and_switches(job: SlurmCommands) -> Non
 def test_a_step_that_hangs_counts_as_far_as_it_has_come(
     job: SlurmCommands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mirage.allocation.engine.topology._TIMEOUT", 1.0)
+    monkeypatch.setattr("mirage.allocation.engine.discovery._TOPOLOGY_TIMEOUT", 1.0)
     hang = "import time\nsys.stdout.flush()\ntime.sleep(60)"
     program(tmp_path, "srun", SRUN.format(folder=tmp_path, end=hang))
     pool = with_topology(Allocation((node("n1"), node("n3")), 7), job).pool()

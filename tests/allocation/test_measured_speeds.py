@@ -10,38 +10,40 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirage.allocation.ddl.estimation import TRUSTED, estimate, spread_counted
-from mirage.allocation.ddl.evidence import Evidence
-from mirage.allocation.ddl.formats.measured import document, read_measured
-from mirage.allocation.ddl.formats.pools import parse_pool
-from mirage.allocation.ddl.formats.readers import read_speeds
+from mirage.allocation.ddl.estimation import TRUSTED, Evidence, estimate, spread_counted
+from mirage.allocation.ddl.formats.readers import parse_pool, read_speeds
+from mirage.allocation.ddl.formats.speeds import document, read_measured
 from mirage.allocation.ddl.formats.table import task_table
-from mirage.allocation.ddl.speeds import Measured, Measurements, partial_speed_table, speed_table
+from mirage.allocation.ddl.speeds import MeasuredRun, Measurements, partial_speed_table, speed_table
 from mirage.domain.errors import TraceError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-A, A_WIDE, B = Measured("a", 2, 1, "gpu"), Measured("a", 2, 2, "gpu"), Measured("b", 4, 1, "gpu")
+A, A_WIDE, B = MeasuredRun("a", 2, 1, "gpu"), MeasuredRun("a", 2, 2, "gpu"), MeasuredRun("b", 4, 1, "gpu")
 RUNS = st.builds(
-    Measured, st.sampled_from("ab"), st.sampled_from([1, 2]), st.integers(1, 3), st.sampled_from(["k80", "v100"])
+    MeasuredRun,
+    st.sampled_from("ab"),
+    st.sampled_from([1, 2]),
+    st.integers(1, 3),
+    st.sampled_from(["k80", "v100"]),
 )
 SCENES = st.tuples(RUNS, st.lists(RUNS, max_size=3), st.floats(1, 1e5), st.floats(0.1, 1e6))
 
 
-def evidence(*seen: tuple[Measured, tuple[Measured, ...], float, float]) -> Evidence:
+def evidence(*seen: tuple[MeasuredRun, tuple[MeasuredRun, ...], float, float]) -> Evidence:
     found = Evidence()
     for run, beside, seconds, rate in seen:
         found.add(run, beside, seconds, rate * seconds)
     return found
 
 
-def alone(measured: Measurements, run: Measured) -> float:
+def alone(measured: Measurements, run: MeasuredRun) -> float:
     throughput = measured.throughput[measured.runs.index(run)]
     return float(throughput / measured.reference(run.model, run.devices))
 
 
-def beside(measured: Measurements, run: Measured, other: Measured) -> float:
+def beside(measured: Measurements, run: MeasuredRun, other: MeasuredRun) -> float:
     return float(measured.ratio[measured.runs.index(run), measured.runs.index(other)])
 
 
@@ -92,7 +94,7 @@ def test_placements_neighbours_and_their_products_are_told_apart() -> None:
 
 
 @given(st.lists(st.tuples(RUNS, st.floats(1, 1e5), st.floats(0.1, 1e6)), max_size=20))
-def test_without_neighbours_nobody_is_believed_to_disturb(seen: list[tuple[Measured, float, float]]) -> None:
+def test_without_neighbours_nobody_is_believed_to_disturb(seen: list[tuple[MeasuredRun, float, float]]) -> None:
     found = Evidence()
     for run, seconds, done in seen:
         found.add(run, (), seconds, done)
@@ -101,7 +103,7 @@ def test_without_neighbours_nobody_is_believed_to_disturb(seen: list[tuple[Measu
 
 @given(st.lists(SCENES, max_size=12))
 def test_tables_are_finite_and_what_was_not_measured_stays_one(
-    seen: list[tuple[Measured, list[Measured], float, float]],
+    seen: list[tuple[MeasuredRun, list[MeasuredRun], float, float]],
 ) -> None:
     found = Evidence()
     for run, others, seconds, done in seen:
@@ -119,7 +121,7 @@ def test_tables_are_finite_and_what_was_not_measured_stays_one(
 
 @given(st.lists(SCENES, max_size=8), st.randoms(use_true_random=False))
 def test_the_order_in_which_links_add_up_makes_no_difference(
-    seen: list[tuple[Measured, list[Measured], float, float]], random: object
+    seen: list[tuple[MeasuredRun, list[MeasuredRun], float, float]], random: object
 ) -> None:
     one, other = Evidence(), Evidence()
     for each in seen:
@@ -132,7 +134,7 @@ def test_the_order_in_which_links_add_up_makes_no_difference(
 
 PRIOR = Measurements(
     "given",
-    (Measured("a", 2, 1), Measured("a", 2, 2), Measured("c", 1, 1)),
+    (MeasuredRun("a", 2, 1), MeasuredRun("a", 2, 2), MeasuredRun("c", 1, 1)),
     np.array([100.0, 40.0, 9.0]),
     np.array([[0.5, 1, 1], [1, 1, 1], [1, 1, 1]]),
 )
@@ -155,7 +157,7 @@ def test_what_is_measured_mends_the_table_that_was_given() -> None:
     assert speeds.alone[speeds.row[0, 0]] == pytest.approx([1.0, 0.8], rel=1e-3)
     row = speeds.row[0, 0, 0]
     assert speeds.together[row, row] == pytest.approx(0.5, rel=1e-3)
-    assert Measured("c", 1, 1) in found.runs  # of which nothing was measured
+    assert MeasuredRun("c", 1, 1) in found.runs  # of which nothing was measured
 
 
 def test_a_little_measured_hardly_moves_the_table_that_was_given() -> None:
@@ -164,7 +166,7 @@ def test_a_little_measured_hardly_moves_the_table_that_was_given() -> None:
 
 
 def test_spreads_beyond_the_fewest_become_numbers_of_nodes() -> None:
-    runs = (Measured("a", 16, 1), Measured("a", 16, 2))
+    runs = (MeasuredRun("a", 16, 1), MeasuredRun("a", 16, 2))
     gavel = Measurements("gavel", runs, np.array([4.0, 1.0]), np.ones((2, 2)), beyond_fewest=True)
     pool, tasks = parse_pool("4x8"), task_table(("t",), devices=16, model=["a"])
     one, other = speed_table(gavel, tasks, pool), speed_table(spread_counted(gavel, pool), tasks, pool)

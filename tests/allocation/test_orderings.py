@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pool_strategies import NOTHING, one_speed, plain_pool, task_table
 
 from mirage.allocation.ddl import registry
-from mirage.allocation.ddl.scores import linear_scores
+from mirage.allocation.ddl.encode import linear_scores
 from mirage.domain.errors import ConfigError
 from mirage.domain.jobtable import Names
 from mirage.domain.pool import PoolView
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from mirage.domain.task import TaskTable
+    from mirage.domain.pool import TaskTable
 
 NEVER = math.inf
 

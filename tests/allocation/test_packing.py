@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from mirage.allocation.ddl.formats.openb import read_openb
+from mirage.allocation.ddl.formats.traces import read_openb
 from mirage.allocation.ddl.packing import draw, pack, pack_all, summarise
 from mirage.cli.main import app
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mirage.allocation.ddl.formats.result import TaskTrace
+    from mirage.allocation.ddl.formats.table import TaskTrace
 
 PUBLISHED = {"random": ("Random", 0.5), "best-fit-all": ("BestFit", 0.5), "fgd": ("FGD", 0.3)}
 """Names there, and how far off the mean of four seeds may be: three of its standard errors, as published."""

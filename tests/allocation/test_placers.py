@@ -18,13 +18,11 @@ from scipy.optimize import linprog
 from mirage.allocation.ddl.encode import encode_site
 from mirage.allocation.ddl.kernel.placing_fragments import GRID
 from mirage.allocation.ddl.packing import empty_view
-from mirage.allocation.ddl.placers.compiled import CODES, CompiledPlacer
-from mirage.allocation.ddl.placers.mix import cutting_prices, usual_types
+from mirage.allocation.ddl.placers import CODES, CompiledPlacer, cutting_prices, usual_types
 from mirage.allocation.ddl.registry import placer
 
 if TYPE_CHECKING:
-    from mirage.domain.pool import Placement, Pool, PoolView
-    from mirage.domain.task import TaskTable
+    from mirage.domain.pool import Placement, Pool, PoolView, TaskTable
 
 EVERYTHING = 2**64 - 1
 

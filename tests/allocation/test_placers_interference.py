@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pool_strategies import made_pool, plain_pool, pools, speed_tables, tables, task_table
 
-from mirage.allocation.ddl.orderings.plain import ShortestFirst
+from mirage.allocation.ddl.interference import BestResponse
 from mirage.allocation.ddl.packing import empty_view
-from mirage.allocation.ddl.placers.interference import BestResponse
-from mirage.allocation.ddl.simulation import Rules, SimulatedPool
+from mirage.allocation.ddl.scored_orderings import ShortestFirst
+from mirage.allocation.ddl.simulation import DispatchRules, SimulatedPool
 from mirage.domain.pool import Placement, SpeedTable
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ def test_with_preemption_it_sees_those_who_would_be_there_and_nobody_else(
     pool = data.draw(pools())
     tasks = data.draw(tables(pool))
     world = SimulatedPool(
-        tasks, pool, data.draw(speed_tables(tasks, pool)), Rules(strict, preempt=True, move=move)
+        tasks, pool, data.draw(speed_tables(tasks, pool)), DispatchRules(strict, preempt=True, move=move)
     )
     assert np.isfinite(world.play(ShortestFirst(), Checked()).end).all()
 
@@ -229,5 +229,5 @@ def test_a_task_takes_the_place_of_the_neighbour_that_would_disturb_it() -> None
     pool = plain_pool(2, 2)
     row = np.array([0, 1, 2], dtype=np.int32)[:, None, None].repeat(2, axis=1)
     together = np.array([[1.0, 1.0, 1.0], [1.0, 1.0, 0.1], [1.0, 0.1, 1.0]])
-    world = SimulatedPool(tasks, pool, SpeedTable(row, np.ones(3), together), Rules(preempt=True))
+    world = SimulatedPool(tasks, pool, SpeedTable(row, np.ones(3), together), DispatchRules(preempt=True))
     assert world.play(ShortestFirst(), BestResponse()).end.tolist() == [9.0, 9.0, 2.0]

@@ -12,17 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pool_strategies import one_speed, plain_pool, pools, speed_tables, tables, task_table
 
-from mirage.allocation.ddl.orderings.plain import ShortestFirst
 from mirage.allocation.ddl.packing import empty_view
 from mirage.allocation.ddl.registry import UnknownPolicy, placer
-from mirage.allocation.ddl.simulation import Rules, SimulatedPool
+from mirage.allocation.ddl.scored_orderings import ShortestFirst
+from mirage.allocation.ddl.simulation import DispatchRules, SimulatedPool
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from mirage.allocation.ddl.outcome import Outcome
-    from mirage.domain.pool import Placement, Pool, PoolView
-    from mirage.domain.task import TaskTable
+    from mirage.allocation.ddl.outcome import TaskRunResult
+    from mirage.domain.pool import Placement, Pool, PoolView, TaskTable
 
 
 class Plain:
@@ -52,7 +51,7 @@ def fewest(tasks: TaskTable, pool: Pool, task: int) -> int:
     return int(np.searchsorted(np.cumsum(sorted(rooms, reverse=True)), of)) + 1
 
 
-def nodes_used(found: Outcome) -> list[set[int]]:
+def nodes_used(found: TaskRunResult) -> list[set[int]]:
     """The nodes that each task ever was on at one time: without preemption, on which it was."""
     used: list[set[int]] = [set() for _ in range(len(found.tasks))]
     for task, device in zip(found.segments.task, found.segments.device, strict=True):
@@ -64,7 +63,7 @@ def nodes_used(found: Outcome) -> list[set[int]]:
 def worlds(draw: st.DrawFn, *, preempt: bool) -> SimulatedPool:
     pool = draw(pools())
     tasks = draw(tables(pool))
-    rules = Rules(preempt=preempt, strict=draw(st.booleans()))
+    rules = DispatchRules(preempt=preempt, strict=draw(st.booleans()))
     return SimulatedPool(tasks, pool, draw(speed_tables(tasks, pool)), rules)
 
 
@@ -93,7 +92,7 @@ def test_two_halves_do_not_make_a_node_while_something_runs(name: str) -> None:
     """Two short tasks hold half of each node; a third, which could start spread, waits for a whole node."""
     tasks = task_table([4.0, 6.0, 5.0], [0.0, 0.0, 1.0], [1, 1, 2], max_nodes=np.array([1, 1, 2], dtype=np.int32))
     pool = plain_pool(2, 2)
-    apart = Rules()
+    apart = DispatchRules()
     hasty = SimulatedPool(tasks, pool, one_speed(tasks, pool), apart).play(ShortestFirst(), placer("load-balance"))
     assert hasty.start.tolist() == [0.0, 0.0, 1.0]
     found = SimulatedPool(tasks, pool, one_speed(tasks, pool), apart).play(

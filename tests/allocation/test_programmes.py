@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from mirage.allocation.ddl.placers.mix import cutting_prices
+from mirage.allocation.ddl.placers import cutting_prices
 from mirage.domain.errors import MissingExtra
 
 

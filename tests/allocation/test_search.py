@@ -13,21 +13,17 @@ from hypothesis import strategies as st
 from pool_strategies import made_pool, one_speed, plain_pool, task_table
 
 from mirage.allocation.ddl import registry
-from mirage.allocation.ddl.placers.compiled import CompiledPlacer
-from mirage.allocation.ddl.search.loops.passing import starts_when_passing
-from mirage.allocation.ddl.search.loops.playing import cost
-from mirage.allocation.ddl.search.ordering import Searched, searched
-from mirage.allocation.ddl.search.planning import GOALS, Effort, search
-from mirage.allocation.ddl.search.staging import scratch_of, stage_of
-from mirage.allocation.ddl.simulation import Rules, SimulatedPool
+from mirage.allocation.ddl.kernel.search import cost, starts_when_passing
+from mirage.allocation.ddl.placers import CompiledPlacer
+from mirage.allocation.ddl.search import GOALS, Effort, Searched, scratch_of, search, searched, stage_of
+from mirage.allocation.ddl.simulation import DispatchRules, SimulatedPool
 from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from mirage.allocation.ddl.outcome import Outcome
-    from mirage.domain.pool import PoolView
-    from mirage.domain.task import TaskTable
+    from mirage.allocation.ddl.outcome import TaskRunResult
+    from mirage.domain.pool import PoolView, TaskTable
 
 BEST_FIT = CompiledPlacer("best-fit")
 
@@ -59,7 +55,7 @@ def worlds(draw: st.DrawFn, strict: bool) -> SimulatedPool:
         devices=[draw(st.integers(1, on_node * most)) for most in spread],
         max_nodes=np.array(spread, dtype=np.int32),
     )
-    world = SimulatedPool(tasks, pool, one_speed(tasks, pool), Rules(strict=strict))
+    world = SimulatedPool(tasks, pool, one_speed(tasks, pool), DispatchRules(strict=strict))
     world.advance()
     for _ in range(draw(st.integers(0, 3))):
         view = world.view()
@@ -68,7 +64,7 @@ def worlds(draw: st.DrawFn, strict: bool) -> SimulatedPool:
     return world
 
 
-def _then_in(world: SimulatedPool, order: NDArray[np.int64]) -> Outcome:
+def _then_in(world: SimulatedPool, order: NDArray[np.int64]) -> TaskRunResult:
     """The run on from here by this order of those that wait."""
     others = np.setdiff1d(np.arange(len(world.tasks)), order)
     return world.copy().play(Ranked(np.concatenate([others, order])), BEST_FIT)
@@ -110,7 +106,7 @@ def test_small_sets_are_solved(seed: int, goal: str, patient: bool) -> None:
     spread = np.where((devices == 8) | patient, 2, 1).astype(np.int32)
     placer = CompiledPlacer("best-fit", patient=patient)
     tasks, pool = task_table(work.tolist(), devices=devices.tolist(), max_nodes=spread), plain_pool(2, 4)
-    world = SimulatedPool(tasks, pool, one_speed(tasks, pool), Rules(strict=True))
+    world = SimulatedPool(tasks, pool, one_speed(tasks, pool), DispatchRules(strict=True))
     runs = [world.copy().play(Ranked(np.array(order)), placer).figures for order in permutations(range(6))]
     found = world.play(Searched(goal, Effort(tries=100), seed, patient=patient), placer).figures
     column = "mean_jct" if goal == "jct" else "makespan"
@@ -122,7 +118,7 @@ def _many(count: int, seed: int, submit: object = None) -> SimulatedPool:
     devices = rng.choice([1, 1, 2, 4], count)
     tasks = task_table(rng.lognormal(5, 1.5, count), submit=submit, devices=devices)  # type: ignore[arg-type]
     pool = plain_pool(2, 4)
-    return SimulatedPool(tasks, pool, one_speed(tasks, pool), Rules(strict=True))
+    return SimulatedPool(tasks, pool, one_speed(tasks, pool), DispatchRules(strict=True))
 
 
 def test_a_search_is_never_worse_than_shortest_first_and_the_same_for_one_seed() -> None:
@@ -160,7 +156,7 @@ def test_what_is_not_known_is_guessed_and_all_tasks_end() -> None:
     world = _many(20, 5)
     for expected in (np.where(np.arange(20) % 2, world.tasks.expected, np.nan), np.full(20, np.nan)):
         tasks = replace(world.tasks, expected=expected, restart=np.full(20, 1.0))
-        for rules in (Rules(strict=True), Rules(preempt=True)):
+        for rules in (DispatchRules(strict=True), DispatchRules(preempt=True)):
             blind = SimulatedPool(tasks, world.pool, world.speeds, rules)
             assert blind.play(Searched(), BEST_FIT).figures.ended == 20
 
@@ -168,7 +164,7 @@ def test_what_is_not_known_is_guessed_and_all_tasks_end() -> None:
 def test_tasks_without_devices_come_first_and_those_that_cannot_run_now_last() -> None:
     tasks = task_table([5.0, 5.0, 5.0], devices=[2, 0, 1])
     pool = made_pool([[0, 0], [0]], [4, 4], [10, 10])
-    world = _ready(SimulatedPool(tasks, pool, one_speed(tasks, pool), Rules(strict=True)))
+    world = _ready(SimulatedPool(tasks, pool, one_speed(tasks, pool), DispatchRules(strict=True)))
     down = np.array([0.0, 0.0, 1.0])
     assert Searched().score(replace(world.view(), free=down)).tolist() == [3.0, -1.0, 0.0]
 

@@ -9,20 +9,20 @@ import pytest
 from pool_strategies import one_speed
 
 from mirage.allocation.ddl import registry
-from mirage.allocation.ddl.formats.muri import read_muri
-from mirage.allocation.ddl.formats.pools import parse_pool
-from mirage.allocation.ddl.simulation import Rules, SimulatedPool
+from mirage.allocation.ddl.formats.readers import parse_pool
+from mirage.allocation.ddl.formats.traces import read_muri
+from mirage.allocation.ddl.simulation import DispatchRules, SimulatedPool
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mirage.allocation.ddl.outcome import Figures
-    from mirage.domain.task import TaskTable
+    from mirage.allocation.ddl.outcome import TaskRunFigures
+    from mirage.domain.pool import TaskTable
 
 pytestmark = pytest.mark.shared
 
 
-def play(shared: Path, trace: str, ordering: str, rules: Rules) -> tuple[TaskTable, Figures]:
+def play(shared: Path, trace: str, ordering: str, rules: DispatchRules) -> tuple[TaskTable, TaskRunFigures]:
     pool = parse_pool("8x8")
     tasks = read_muri(shared / "yardsticks" / "muri" / f"{trace}.csv", pool).tasks
     world = SimulatedPool(tasks, pool, one_speed(tasks, pool), rules)
@@ -44,15 +44,15 @@ def least_mean_jct(tasks: TaskTable, devices: int) -> float:
 
 @pytest.mark.parametrize(("trace", "sjf"), [("trace3_pr", 1223957), ("trace1_pr", 3469792)])
 def test_without_preemption_a_short_search_is_far_below_shortest_first(shared: Path, trace: str, sjf: int) -> None:
-    tasks, found = play(shared, trace, "searched:tries=1", Rules(strict=True))
+    tasks, found = play(shared, trace, "searched:tries=1", DispatchRules(strict=True))
     assert least_mean_jct(tasks, 64) < found.mean_jct < 0.7 * sjf
 
 
 @pytest.mark.parametrize(("trace", "lpt"), [("trace3_pr", 6683082), ("trace1_pr", 21909237)])
 def test_the_makespan_is_not_above_that_of_the_largest_first(shared: Path, trace: str, lpt: int) -> None:
-    tasks, found = play(shared, trace, "searched:goal=makespan:tries=1", Rules(strict=True))
+    tasks, found = play(shared, trace, "searched:goal=makespan:tries=1", DispatchRules(strict=True))
     assert (tasks.work * tasks.devices).sum() / 64 < round(found.makespan) <= lpt
-    assert round(play(shared, trace, "lpt", Rules())[1].makespan) == lpt
+    assert round(play(shared, trace, "lpt", DispatchRules())[1].makespan) == lpt
 
 
 @pytest.mark.parametrize(
@@ -67,6 +67,6 @@ def test_the_makespan_is_not_above_that_of_the_largest_first(shared: Path, trace
     ],
 )
 def test_with_preemption_not_above_published_srsf(shared: Path, trace: str, ordering: str, published: int) -> None:
-    tasks, found = play(shared, trace, ordering, Rules(preempt=True))
+    tasks, found = play(shared, trace, ordering, DispatchRules(preempt=True))
     assert found.mean_jct <= published
     assert tasks.submit.any() or found.mean_jct > least_mean_jct(tasks, 64)

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from pool_strategies import made_pool, one_speed, plain_pool, pools, speed_tables, tables, task_table
 from reference_pool import ReferencePool
 
-from mirage.allocation.ddl.encode import ImpossibleTasks
-from mirage.allocation.ddl.placers.compiled import CompiledPlacer
-from mirage.allocation.ddl.scores import LinearScores
-from mirage.allocation.ddl.simulation import Rules, SimulatedPool, Stalled
+from mirage.allocation.ddl.encode import ImpossibleTasks, LinearScores
+from mirage.allocation.ddl.placers import CompiledPlacer
+from mirage.allocation.ddl.simulation import DispatchRules, SimulatedPool, Stalled
 from mirage.domain.pool import Placement, SpeedTable
 
 if TYPE_CHECKING:
@@ -25,9 +24,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from reference_pool import Task
 
-    from mirage.allocation.ddl.outcome import Outcome
-    from mirage.domain.pool import PoolView
-    from mirage.domain.task import TaskTable
+    from mirage.allocation.ddl.outcome import TaskRunResult
+    from mirage.domain.pool import PoolView, TaskTable
     from mirage.ports import Placer
 
 LAST = 10**9
@@ -85,7 +83,7 @@ ORDERINGS = (
     Scored("srsf", _left),
 )
 RULES = st.builds(
-    Rules,
+    DispatchRules,
     preempt=st.sampled_from((True, True, False)),
     move=st.booleans(),
     strict=st.booleans(),
@@ -142,7 +140,7 @@ def test_what_must_hold_of_any_run(world: SimulatedPool, ordering: Scored) -> No
     assert world.rules.preempt or not found.preemptions.any()
 
 
-def _no_device_is_given_twice(found: Outcome) -> None:
+def _no_device_is_given_twice(found: TaskRunResult) -> None:
     """At no time more than one whole device; a task never has one device twice."""
     log = found.segments
     for device in np.unique(log.device):
@@ -175,7 +173,7 @@ def test_a_neighbour_slows_for_as_long_as_it_is_there() -> None:
     tasks = task_table([10.0, 4.0], submit=[0.0, 2.0])
     pool = plain_pool(1, 2)
     speeds = SpeedTable(np.zeros((2, 2, 1), dtype=np.int32), np.ones(1), np.full((1, 1), 0.5))
-    found = SimulatedPool(tasks, pool, speeds, Rules()).play(ORDERINGS[0], CompiledPlacer("first-fit"))
+    found = SimulatedPool(tasks, pool, speeds, DispatchRules()).play(ORDERINGS[0], CompiledPlacer("first-fit"))
     # Alone until 2, at half speed until the other ends at 2 + 4 / 0.5, then the 10 - 2 - 4 that are left.
     assert found.end.tolist() == [14.0, 10.0]
 
@@ -183,7 +181,7 @@ def test_a_neighbour_slows_for_as_long_as_it_is_there() -> None:
 def test_two_that_share_two_nodes_count_each_other_once() -> None:
     tasks = task_table([8.0, 8.0], devices=[2, 2], max_nodes=np.array([2, 2], dtype=np.int32))
     speeds = SpeedTable(np.zeros((2, 2, 1), dtype=np.int32), np.ones(1), np.full((1, 1), 0.5))
-    world = SimulatedPool(tasks, plain_pool(2, 2), speeds, Rules())
+    world = SimulatedPool(tasks, plain_pool(2, 2), speeds, DispatchRules())
     assert world.advance()
     for task, devices in enumerate(([0, 2], [1, 3])):
         world.start(Placement(task, np.array(devices, dtype=np.int32), np.array([0, 1], dtype=np.int32)))
@@ -193,7 +191,7 @@ def test_two_that_share_two_nodes_count_each_other_once() -> None:
 
 def test_a_resumption_costs_what_it_is_said_to_cost() -> None:
     tasks = task_table([10.0, 1.0], submit=[0.0, 4.0], restart=np.array([3.0, np.nan]))
-    world = SimulatedPool(tasks, plain_pool(1, 1), one_speed(tasks, plain_pool(1, 1)), Rules(preempt=True))
+    world = SimulatedPool(tasks, plain_pool(1, 1), one_speed(tasks, plain_pool(1, 1)), DispatchRules(preempt=True))
     found = world.play(ORDERINGS[3], CompiledPlacer("first-fit"))
     assert found.end.tolist() == [5.0 + 3.0 + 6.0, 5.0]
     assert found.served.tolist() == [4.0 + 3.0 + 6.0, 1.0]
@@ -218,13 +216,13 @@ def test_a_resumption_costs_what_it_is_said_to_cost() -> None:
 def test_tasks_that_make_no_sense_are_refused(change: dict[str, object], complaint: str) -> None:
     tasks, pool = replace(task_table([1.0, 2.0]), **change), plain_pool(1, 2)  # type: ignore[arg-type]
     with pytest.raises(ImpossibleTasks, match=complaint):
-        SimulatedPool(tasks, pool, one_speed(tasks, pool), Rules())
+        SimulatedPool(tasks, pool, one_speed(tasks, pool), DispatchRules())
 
 
 def _world() -> SimulatedPool:
     tasks = task_table([5.0, 5.0, 5.0], devices=[1, 2, 0], cpus=np.array([0, 0, 3], dtype=np.int32))
     pool = made_pool([[0, 1], [0]], [4, 2], [10, 10])
-    return SimulatedPool(tasks, pool, one_speed(tasks, pool), Rules())
+    return SimulatedPool(tasks, pool, one_speed(tasks, pool), DispatchRules())
 
 
 @pytest.mark.parametrize(
@@ -272,6 +270,6 @@ def test_a_policy_that_starts_nothing_is_told_so() -> None:
 
 def test_a_policy_that_changes_its_mind_before_anything_is_done_is_told_so() -> None:
     tasks, pool = task_table([9.0, 9.0], restart=np.array([2.0, 2.0])), plain_pool(1, 1)
-    world = SimulatedPool(tasks, pool, one_speed(tasks, pool), Rules(preempt=True, quantum=1.0))
+    world = SimulatedPool(tasks, pool, one_speed(tasks, pool), DispatchRules(preempt=True, quantum=1.0))
     with pytest.raises(Stalled, match="repeatedly before any work is done"):
         world.play(ORDERINGS[2], CompiledPlacer("first-fit"))

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from mirage.allocation.ddl.formats.muri import read_muri
-from mirage.allocation.ddl.formats.pools import parse_pool
-from mirage.allocation.ddl.placers.compiled import CompiledPlacer
-from mirage.allocation.ddl.simulation import Rules, SimulatedPool
+from mirage.allocation.ddl.formats.readers import parse_pool
+from mirage.allocation.ddl.formats.traces import read_muri
+from mirage.allocation.ddl.placers import CompiledPlacer
+from mirage.allocation.ddl.simulation import DispatchRules, SimulatedPool
 from mirage.domain.pool import SpeedTable
 
 if TYPE_CHECKING:
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from mirage.domain.pool import PoolView
-    from mirage.domain.task import TaskTable
+    from mirage.domain.pool import PoolView, TaskTable
 
 pytestmark = pytest.mark.shared
 
@@ -53,7 +52,7 @@ def flat(tasks: int) -> SpeedTable:
     return SpeedTable(np.zeros((tasks, 1, 1), dtype=np.int32), np.ones(1), np.ones((1, 1)))
 
 
-def muri_pool(shared: Path, trace: str, rules: Rules) -> SimulatedPool:
+def muri_pool(shared: Path, trace: str, rules: DispatchRules) -> SimulatedPool:
     pool = parse_pool("8x8")
     tasks = read_muri(shared / "yardsticks" / "muri" / f"{trace}.csv", pool).tasks
     return SimulatedPool(tasks, pool, flat(len(tasks)), rules)
@@ -78,7 +77,7 @@ def muri_pool(shared: Path, trace: str, rules: Rules) -> SimulatedPool:
 def test_without_preemption_another_program_found_the_same(
     shared: Path, trace: str, ordering: str, strict: bool, mean_jct: int, makespan: int | None
 ) -> None:
-    pool = muri_pool(shared, trace, Rules(strict=strict))
+    pool = muri_pool(shared, trace, DispatchRules(strict=strict))
     found = pool.play(ByColumn(ordering), CompiledPlacer("best-fit")).figures
     assert round(found.mean_jct) == mean_jct
     assert makespan is None or round(found.makespan) == makespan
@@ -90,7 +89,9 @@ def test_without_preemption_another_program_found_the_same(
 def test_srsf_is_near_what_is_published_though_nothing_is_moved(shared: Path, trace: str, published: int) -> None:
     """Muri's simulator places all running jobs again at each event, at no cost; ours leaves them where they
     are."""
-    found = muri_pool(shared, trace, Rules(preempt=True)).play(LeastLeft(), CompiledPlacer("best-fit")).figures
+    found = (
+        muri_pool(shared, trace, DispatchRules(preempt=True)).play(LeastLeft(), CompiledPlacer("best-fit")).figures
+    )
     assert found.mean_jct == pytest.approx(published, rel=0.03)
     assert found.preemptions > 100
 
@@ -101,6 +102,6 @@ def test_srsf_is_near_what_is_published_though_nothing_is_moved(shared: Path, tr
 def test_srsf_with_moves_that_cost_a_restart_is_at_least_as_good_as_published(
     shared: Path, trace: str, published: int
 ) -> None:
-    rules = Rules(preempt=True, move=True)
+    rules = DispatchRules(preempt=True, move=True)
     found = muri_pool(shared, trace, rules).play(LeastLeft(), CompiledPlacer("best-fit")).figures
     assert 0.95 * published < found.mean_jct <= published

@@ -11,16 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pool_strategies import one_speed, plain_pool, task_table
 
-from mirage.allocation.ddl.placers.compiled import CompiledPlacer
-from mirage.allocation.ddl.scores import LinearScores
-from mirage.allocation.ddl.simulation import Rules, SimulatedPool
+from mirage.allocation.ddl.encode import LinearScores
+from mirage.allocation.ddl.placers import CompiledPlacer
+from mirage.allocation.ddl.simulation import DispatchRules, SimulatedPool
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from mirage.allocation.ddl.outcome import Outcome
-    from mirage.domain.pool import PoolView
-    from mirage.domain.task import TaskTable
+    from mirage.allocation.ddl.outcome import TaskRunResult
+    from mirage.domain.pool import PoolView, TaskTable
 
 WORK = st.lists(st.integers(1, 30), min_size=1, max_size=6)
 
@@ -56,9 +55,11 @@ class LeastRemaining:
         return view.remaining[view.pending]
 
 
-def play(tasks: TaskTable, devices: int, ordering: Fixed | LeastRemaining, *, preempt: bool = False) -> Outcome:
+def play(
+    tasks: TaskTable, devices: int, ordering: Fixed | LeastRemaining, *, preempt: bool = False
+) -> TaskRunResult:
     pool = plain_pool(1, devices)
-    world = SimulatedPool(tasks, pool, one_speed(tasks, pool), Rules(preempt=preempt))
+    world = SimulatedPool(tasks, pool, one_speed(tasks, pool), DispatchRules(preempt=preempt))
     return world.play(ordering, CompiledPlacer("first-fit"))
 
 

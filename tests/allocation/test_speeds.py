@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from mirage.allocation.ddl.formats.deepshare import read_deepshare, read_samples
-from mirage.allocation.ddl.formats.pools import parse_pool
+from mirage.allocation.ddl.formats.readers import parse_pool
+from mirage.allocation.ddl.formats.speeds import read_deepshare, read_samples
 from mirage.allocation.ddl.formats.table import task_table
-from mirage.allocation.ddl.speeds import Measured, Measurements, even_speeds, measured_kinds, speed_table
+from mirage.allocation.ddl.speeds import MeasuredRun, Measurements, even_speeds, measured_kinds, speed_table
 from mirage.domain.errors import ConfigError, TraceError
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def test_an_unknown_model_is_refused_with_those_that_are_known() -> None:
 
 
 def test_beyond_the_fewest_nodes_a_gang_is_spread() -> None:
-    runs = (Measured("m", 16, 1), Measured("m", 16, 2))
+    runs = (MeasuredRun("m", 16, 1), MeasuredRun("m", 16, 2))
     measured = Measurements("here", runs, np.array([4.0, 1.0]), np.ones((2, 2)), beyond_fewest=True)
     speeds = speed_table(measured, task_table(("t",), devices=16, model=["m"]), parse_pool("4x8"))
     assert speeds.alone[speeds.row[0, 0]].tolist() == [1.0, 1.0, 0.25, 0.25]  # 16 devices are on 2 nodes at best
@@ -116,5 +116,5 @@ def test_a_ratio_that_is_no_number_is_shown_with_its_place(tmp_path: Path, share
 def _measurements(*runs: tuple[str, int, int, str], throughput: list[float]) -> Measurements:
     count = len(runs)
     return Measurements(
-        "here", tuple(Measured(*run) for run in runs), np.array(throughput), np.ones((count, count))
+        "here", tuple(MeasuredRun(*run) for run in runs), np.array(throughput), np.ones((count, count))
     )

@@ -15,15 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirage.allocation.ddl.formats.deepshare import read_deepshare
-from mirage.allocation.ddl.formats.deepsharetrace import read_deepshare_trace
-from mirage.allocation.ddl.formats.gavel import read_gavel
-from mirage.allocation.ddl.formats.joblist import read_joblist
-from mirage.allocation.ddl.formats.muri import read_muri, restart
-from mirage.allocation.ddl.formats.openb import read_openb
-from mirage.allocation.ddl.formats.pools import parse_pool
-from mirage.allocation.ddl.formats.result import fitting, playable
-from mirage.allocation.ddl.formats.table import task_table
+from mirage.allocation.ddl.formats.readers import parse_pool
+from mirage.allocation.ddl.formats.speeds import read_deepshare, read_gavel
+from mirage.allocation.ddl.formats.table import fitting, playable, task_table
+from mirage.allocation.ddl.formats.traces import read_deepshare_trace, read_joblist, read_muri, read_openb, restart
 from mirage.allocation.ddl.speeds import measured_kinds, speed_table
 from mirage.domain.errors import ConfigError, TraceError
 

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirage.allocation.ddl.generator import Arrival, Mix, ModelClass, draw_tasks
+from mirage.allocation.ddl.generator import Arrival, ModelClass, TaskMix, draw_tasks
 from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:
-    from mirage.domain.task import TaskTable
+    from mirage.domain.pool import TaskTable
 
 CLASSES = (ModelClass("big", 1.0, (4, 8), (3.0, 1.0)), ModelClass("small", 3.0, (1,), (1.0,)))
 
 
 def _draw(seed: int = 0, devices: int = 32, **changes: object) -> TaskTable:
-    return draw_tasks(Mix(CLASSES, **changes), np.random.default_rng(seed), devices)  # type: ignore[arg-type]
+    return draw_tasks(TaskMix(CLASSES, **changes), np.random.default_rng(seed), devices)  # type: ignore[arg-type]
 
 
 def test_one_seed_is_one_set() -> None:
@@ -70,7 +70,7 @@ def test_beliefs_are_the_truth_unless_said_otherwise() -> None:
 def test_what_does_not_fit_into_the_pool_is_not_drawn() -> None:
     assert _draw(count=500, devices=4).devices.max() == 4
     with pytest.raises(ConfigError, match="none of its tasks fits on 2 devices"):
-        draw_tasks(Mix(CLASSES[:1]), np.random.default_rng(0), 2)
+        draw_tasks(TaskMix(CLASSES[:1]), np.random.default_rng(0), 2)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_what_does_not_fit_into_the_pool_is_not_drawn() -> None:
 )
 def test_a_mix_that_cannot_be_drawn_from_is_refused(changes: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match=f"mix of tasks: {next(iter(changes))}"):
-        Mix(**{"classes": CLASSES, **changes})  # type: ignore[arg-type]
+        TaskMix(**{"classes": CLASSES, **changes})  # type: ignore[arg-type]
 
 
 @given(

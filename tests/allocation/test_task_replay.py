@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from mirage.allocation.ddl.comparison import document, lines, markdown
-from mirage.allocation.ddl.dispatch import Rules
-from mirage.allocation.ddl.formats.mixfile import read_mix
+from mirage.allocation.ddl.dispatch import DispatchRules
 from mirage.allocation.ddl.formats.readers import TaskFormat, TaskSource, read_source
+from mirage.allocation.ddl.generator import read_mix
 from mirage.allocation.ddl.replay import Compared, TaskReplay, parse_pair, play_all
 from mirage.cli.main import app
-from mirage.cli.sidebyside import parse_seeds
+from mirage.cli.run_output import parse_seeds
 from mirage.domain.errors import ConfigError, MirageError
 
 if TYPE_CHECKING:
@@ -193,10 +193,12 @@ def test_preemption_needs_checkpoints(tmp_path: Path) -> None:
     (tmp_path / "mix.toml").write_text("restart_s = 5.0\n" + MIX)
     source = TaskSource(str(tmp_path / "mix.toml"), TaskFormat.MIX, "1x8")
     pair = (parse_pair("sjf+best-fit"),)
-    with_checkpoints = play_all(TaskReplay(source, pair, Rules(preempt=True)), 1).runs[0].figures
+    with_checkpoints = play_all(TaskReplay(source, pair, DispatchRules(preempt=True)), 1).runs[0].figures
     (tmp_path / "plain.toml").write_text(MIX)
     plain = (
-        play_all(TaskReplay(replace(source, trace=str(tmp_path / "plain.toml")), pair, Rules(preempt=True)), 1)
+        play_all(
+            TaskReplay(replace(source, trace=str(tmp_path / "plain.toml")), pair, DispatchRules(preempt=True)), 1
+        )
         .runs[0]
         .figures
     )

@@ -17,11 +17,10 @@ import jwt
 import pytest
 from api_world import START, HandLoop
 
-from mirage.api.access.gate import Gate
-from mirage.api.access.policy import Policy
-from mirage.api.access.scope import Scope
-from mirage.api.access.slurmtokens import Claims, SlurmTokens
-from mirage.api.access.tokens import TokenBook
+from mirage.api.access.authentication import Authenticator
+from mirage.api.access.caller import Scope
+from mirage.api.access.policy import AccessPolicy
+from mirage.api.access.tokens import Claims, SlurmTokens, TokenBook
 from mirage.api.feed import Feed
 from mirage.api.listening import Listening
 from mirage.api.port import ApiService
@@ -31,7 +30,7 @@ from mirage.store.opening import open_store
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mirage.store.audit import AuditEntry
+    from mirage.store.access import AuditEntry
     from mirage.store.opening import Store
 
 KEY = b"k" * 32
@@ -50,9 +49,9 @@ class Network:
     """A server on a loopback port, and what a caller there can do."""
 
     server: ApiServer
-    gate: Gate
+    gate: Authenticator
     loop: HandLoop
-    policies: list[Policy]
+    policies: list[AccessPolicy]
     store: Store
 
     def call(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
@@ -103,9 +102,9 @@ def network(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Network]
     """Its parameter, where a test gives one: the proxies that are trusted, or the address of the page."""
     given = getattr(request, "param", ())
     folder = Path(tempfile.mkdtemp(prefix="mirage-net-"))
-    loop, store, policies = HandLoop(), open_store(f"sqlite:///{folder}/m.db"), [Policy()]
+    loop, store, policies = HandLoop(), open_store(f"sqlite:///{folder}/m.db"), [AccessPolicy()]
     (tmp_path / "jwt.key").write_bytes(KEY)
-    gate = Gate(
+    gate = Authenticator(
         frozenset({"chief"}),
         lambda: policies[-1],
         TokenBook(store.tokens),

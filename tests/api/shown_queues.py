@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mirage.domain.job import ABSENT
-from mirage.domain.joblabels import JobLabels
+from mirage.domain.jobtable import JobLabels
 from mirage.domain.snapshot import JobColumns, PartitionState, Snapshot
 
 NOW = 1_700_000_000

@@ -19,7 +19,7 @@ from network_world import CHAINS, slurm_token
 from mirage.api.access import concurrency
 from mirage.api.access.concurrency import ActiveRequest, Concurrency, TooManyAtOnce
 from mirage.api.conventions import threads
-from mirage.api.conventions.keeping import KeptBodies
+from mirage.api.conventions.caching import KeptBodies
 from mirage.api.listening import Listening
 from mirage.api.server import ApiServer
 from mirage.boundedhttp import has_left
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from network_world import Answer, Network
 
-    from mirage.domain.command import Asked
+    from mirage.domain.command import PendingCommand
 
 ENOUGH = 600
 """More requests than the server ever held for all users."""
@@ -42,7 +42,7 @@ class Cycles:
 
     queue: CommandQueue = field(default_factory=CommandQueue)
     applied: Counter[str] = field(default_factory=Counter)
-    taken: list[Asked] = field(default_factory=list)
+    taken: list[PendingCommand] = field(default_factory=list)
     ended: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> None:

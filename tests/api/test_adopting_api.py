@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from api_world import START, definition, serve
 
-from mirage.backends.acting.links_only import Identity
-from mirage.domain.chainid import owned_id
+from mirage.backends.links_only import JobIdentity
 from mirage.domain.errors import ClusterUnavailable, UnknownJob
 from mirage.domain.job import ABSENT, JobState
 from mirage.domain.link import LinkState
+from mirage.domain.tags import owned_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,21 +26,21 @@ CHAINS = "/api/v1/chains"
 ME = pwd.getpwuid(os.getuid()).pw_name
 TAG = f"mirage:{owned_id('train-k3q9', ME)}:1"
 OTHER = f"mirage:{owned_id('other', ME)}:1"
-RUNS = Identity(ME, TAG, START, JobState.RUNNING)
+RUNS = JobIdentity(ME, TAG, START, JobState.RUNNING)
 JOBS = {
     1: RUNS,
-    2: Identity("nobody-else", TAG, START, JobState.RUNNING),
-    3: Identity(ME, TAG, START, JobState.FAILED),
-    4: Identity(ME, TAG, START, JobState.RUNNING, alone=False),
-    5: Identity(ME, "", START, JobState.RUNNING),
-    6: Identity(ME, OTHER, START, JobState.RUNNING),
-    7: Identity("", TAG, START, JobState.RUNNING),
-    8: Identity(ME, TAG, ABSENT, JobState.RUNNING),
-    9: Identity(ME, TAG, START),
+    2: JobIdentity("nobody-else", TAG, START, JobState.RUNNING),
+    3: JobIdentity(ME, TAG, START, JobState.FAILED),
+    4: JobIdentity(ME, TAG, START, JobState.RUNNING, alone=False),
+    5: JobIdentity(ME, "", START, JobState.RUNNING),
+    6: JobIdentity(ME, OTHER, START, JobState.RUNNING),
+    7: JobIdentity("", TAG, START, JobState.RUNNING),
+    8: JobIdentity(ME, TAG, ABSENT, JobState.RUNNING),
+    9: JobIdentity(ME, TAG, START),
 }
 
 
-def identify(job_id: JobId, owner: str) -> Identity:
+def identify(job_id: JobId, owner: str) -> JobIdentity:
     assert owner == ME
     if job_id == 13:
         raise ClusterUnavailable("slurmctld does not answer")

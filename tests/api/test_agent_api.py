@@ -18,10 +18,10 @@ import pytest
 from api_world import call, definition
 from serving import serving
 
-from mirage.api.access.gate import Gate
-from mirage.api.access.rates import Rates
+from mirage.api.access.authentication import Authenticator
+from mirage.api.access.rates import RateLimiter
 from mirage.api.server import ApiServer
-from mirage.backends.acting.orders import Answer, CancelJob, CheckFiles, Order, Verdict
+from mirage.backends.agent_requests import AgentRequest, AgentResponse, CancelJob, CheckFiles, Verdict
 from mirage.domain.files import FileState, Presence
 from mirage.domain.job import JobId
 from mirage.provisioner import machine
@@ -29,7 +29,7 @@ from mirage.provisioner import machine
 if TYPE_CHECKING:
     from api_world import World
 
-    from mirage.backends.acting.orders import Act
+    from mirage.backends.agent_requests import Act
 
 AGENT = "/api/v1/agent"
 LETTERS = str.maketrans("0123456789", "ghijklmnop")
@@ -39,7 +39,7 @@ ME = pwd.getpwuid(os.getuid()).pw_name
 def ask(
     world: World,
     user: str,
-    answers: list[Answer],
+    answers: list[AgentResponse],
     act: Act = CancelJob(JobId(7)),  # noqa: B008 (frozen)
 ) -> threading.Thread:
     def wait() -> None:
@@ -53,13 +53,13 @@ def ask(
 def test_an_order_is_fetched_and_answered(world: World) -> None:
     assert world.call("GET", f"{AGENT}/order?wait=0") == (204, None)
     assert world.desk.attached(ME)
-    answers: list[Answer] = []
+    answers: list[AgentResponse] = []
     thread = ask(world, ME, answers)
     status, document = world.call("GET", f"{AGENT}/order?wait=30")
     assert status == 200
     assert document["owner"] == ME
     assert document["cancel"] == {"job_id": 7}
-    answer = Answer(Verdict.DONE, text="done")
+    answer = AgentResponse(Verdict.DONE, text="done")
     path = f"{AGENT}/orders/{document['order_id']}/answer"
     assert world.call("POST", path, answer.to_text()) == (200, {"awaited": True})
     thread.join()
@@ -71,15 +71,15 @@ def test_an_order_reaches_its_owner_only(world: World) -> None:
     if os.getuid() != 0:
         pytest.skip("speaking as several users needs root")
     world.desk.attach("nobody")
-    answers: list[Answer] = []
+    answers: list[AgentResponse] = []
     thread = ask(world, "nobody", answers)
     assert world.call("GET", f"{AGENT}/order?wait=0.5", user="daemon") == (204, None)
     status, document = world.call("GET", f"{AGENT}/order", user="nobody")
     assert status == 200
-    order = Order.of(CancelJob(JobId(7)), "nobody", 0)
+    order = AgentRequest.of(CancelJob(JobId(7)), "nobody", 0)
     assert document.keys() == json.loads(order.to_text()).keys()
     path = f"{AGENT}/orders/{document['order_id']}/answer"
-    text = json.loads(Answer(Verdict.DONE).to_text())
+    text = json.loads(AgentResponse(Verdict.DONE).to_text())
     invented = f"{AGENT}/orders/{'0' * len(document['order_id'])}/answer"
     for another in (path, invented):
         assert world.call("POST", another, text, user="daemon") == (200, {"awaited": False})
@@ -88,7 +88,7 @@ def test_an_order_reaches_its_owner_only(world: World) -> None:
     assert answers[0].verdict is Verdict.DONE
 
 
-def take(world: World, act: Act, answers: list[Answer]) -> tuple[threading.Thread, str]:
+def take(world: World, act: Act, answers: list[AgentResponse]) -> tuple[threading.Thread, str]:
     """An order that this user's agent has taken: who waits for its answer, and where that goes."""
     world.desk.attach(ME)
     thread = ask(world, ME, answers, act)
@@ -100,14 +100,14 @@ def take(world: World, act: Act, answers: list[Answer]) -> tuple[threading.Threa
 @pytest.mark.parametrize(
     "answer",
     [
-        Answer(Verdict.DONE, JobId(7)),
-        Answer(Verdict.REJECTED, reason="InvalidAccount", text="Invalid account"),
-        Answer(Verdict.DONE, files=(FileState(Presence.PRESENT, denied=False),)),
+        AgentResponse(Verdict.DONE, JobId(7)),
+        AgentResponse(Verdict.REJECTED, reason="InvalidAccount", text="Invalid account"),
+        AgentResponse(Verdict.DONE, files=(FileState(Presence.PRESENT, denied=False),)),
     ],
 )
-def test_description_of_an_answer_is_that_of_agents(answer: Answer) -> None:
+def test_description_of_an_answer_is_that_of_agents(answer: AgentResponse) -> None:
     described = json.loads((Path(__file__).parents[2] / "docs" / "openapi.json").read_text())
-    schema = {"$ref": "#/components/schemas/Answer", "components": described["components"]}
+    schema = {"$ref": "#/components/schemas/AgentResponse", "components": described["components"]}
     document = json.loads(answer.to_text())
     validator = jsonschema_rs.validator_for(schema)
     assert validator.is_valid(document)
@@ -116,12 +116,12 @@ def test_description_of_an_answer_is_that_of_agents(answer: Answer) -> None:
 
 
 def test_what_is_no_answer_is_refused(world: World) -> None:
-    answers: list[Answer] = []
+    answers: list[AgentResponse] = []
     thread, path = take(world, CancelJob(JobId(7)), answers)
     status, problem = world.call("POST", path, {"verdict": "PERHAPS"})
     assert status == 422
-    assert "Answer" in problem["detail"]
-    assert world.call("POST", path, Answer(Verdict.DONE).to_text())[0] == 200
+    assert "AgentResponse" in problem["detail"]
+    assert world.call("POST", path, AgentResponse(Verdict.DONE).to_text())[0] == 200
     thread.join()
 
 
@@ -134,7 +134,7 @@ def test_answers_to_invented_orders_are_logged_as_alike(world: World, caplog: py
     with caplog.at_level(logging.INFO, "mirage.requests"):
         for _ in range(3):
             name = uuid.uuid4().hex.translate(LETTERS)
-            world.call("POST", f"{AGENT}/orders/{name}/answer", Answer(Verdict.DONE).to_text())
+            world.call("POST", f"{AGENT}/orders/{name}/answer", AgentResponse(Verdict.DONE).to_text())
         world.call("GET", "/nowhere")  # the line before is written by now
     lines = [record for record in caplog.records if record.name == "mirage.requests"][:3]
     assert len({line.getMessage() for line in lines}) == 3
@@ -144,25 +144,25 @@ def test_answers_to_invented_orders_are_logged_as_alike(world: World, caplog: py
 
 @pytest.mark.parametrize("act", [CancelJob(JobId(7)), CheckFiles(("/a", "/b"))])
 def test_answer_says_no_more_than_its_order_asks(world: World, act: Act) -> None:
-    answers: list[Answer] = []
+    answers: list[AgentResponse] = []
     thread, path = take(world, act, answers)
     absent = FileState(Presence.ABSENT)
     for many in (3, 1_000, 4_000):
-        text = Answer(Verdict.DONE, files=(absent,) * many).to_text()
+        text = AgentResponse(Verdict.DONE, files=(absent,) * many).to_text()
         began = time.process_time()
         assert world.call("POST", path, text)[0] == 422
         assert time.process_time() - began < 1
-    fits = Answer(Verdict.DONE, files=(absent,) * (2 if isinstance(act, CheckFiles) else 0))
+    fits = AgentResponse(Verdict.DONE, files=(absent,) * (2 if isinstance(act, CheckFiles) else 0))
     assert world.call("POST", path, fits.to_text()) == (200, {"awaited": True})
     thread.join()
     assert answers == [fits]
 
 
 def test_bytes_of_an_answer_count_against_the_rate(world: World) -> None:
-    rates = Rates(0.01, 4)
-    with serving(world, gate=Gate(rates=rates)) as served:
+    rates = RateLimiter(0.01, 4)
+    with serving(world, gate=Authenticator(rates=rates)) as served:
         thread, path = take(served, CancelJob(JobId(7)), [])
-        text = Answer(Verdict.DONE).to_text()
+        text = AgentResponse(Verdict.DONE).to_text()
         assert served.call("POST", path, text + " " * 250_000)[0] == 200
         assert served.call("GET", "/api/v1/me")[0] == 429
         thread.join()

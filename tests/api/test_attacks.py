@@ -18,9 +18,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from network_world import CHAINS, TOKENS, slurm_token
 
-from mirage.api.access import peer, protocol
+from mirage.api.access import protocol
 from mirage.api.app import create_app
-from mirage.api.conventions import bounds
+from mirage.api.conventions import bodies
 
 if TYPE_CHECKING:
     from network_world import Network
@@ -139,7 +139,7 @@ def _has_ended(connection: socket.socket) -> bool:
 
 
 def test_a_body_that_never_ends_is_given_up(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounds, "GRACE", 0.3)
+    monkeypatch.setattr(bodies, "GRACE", 0.3)
     path = str(network.server._path)
     with socket.socket(socket.AF_UNIX) as slow:
         slow.connect(path)
@@ -154,7 +154,7 @@ def test_one_user_cannot_take_all_connections(network: Network, monkeypatch: pyt
         pytest.skip("speaking as several users needs root")
     monkeypatch.setattr(protocol, "MOST_OF_ONE", 5)
     monkeypatch.setattr(protocol, "HEADERS_WITHIN", 3_600)  # which would end idle connections as well
-    monkeypatch.setattr(peer.Peer, "is_root", property(lambda self: False))
+    monkeypatch.setattr(protocol.Peer, "is_root", property(lambda self: False))
     path = str(network.server._path)
     held = [socket.socket(socket.AF_UNIX) for _ in range(8)]
     for connection in held:

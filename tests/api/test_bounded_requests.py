@@ -16,12 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mirage.api
-from mirage.api.access.caller import Caller
-from mirage.api.access.scope import Scope
+from mirage.api.access.caller import Caller, Scope
 from mirage.api.app import create_app
 from mirage.api.conventions.problems import BadDocument
-from mirage.api.documents.definition import read_chain
 from mirage.api.port import ApiService
+from mirage.api.routes.chaindefinition import read_chain
 from mirage.control.status import Status
 from mirage.domain.bounds import CHAIN, Data, Many, Number, Text
 from mirage.domain.snapshot import Snapshot
@@ -35,8 +34,8 @@ Schema = dict[str, Any]
 ADA = Caller("ada", Scope.OPERATE)
 READ_THEMSELVES = {
     "chains.py": "mirage.domain.bounds.CHAIN, see tests/domain/test_bounds.py",
-    "agents.py": "numbers by mirage.backends.acting.wire, texts by the length of the body",
-    "login.py": "a token and a target, by the length of the body",
+    "agents.py": "numbers by mirage.backends.agent_requests, texts by the length of the body",
+    "account.py": "a token and a target, by the length of the body",
 }
 """Modules that read bodies themselves, and what bounds what is in them."""
 
@@ -107,8 +106,8 @@ def test_request_body_read_by_hand_is_one_that_is_bounded() -> None:
     routes = Path(mirage.api.__file__).parent
     assert {path.name for path in routes.rglob("*.py") if reads.search(path.read_text())} == {
         *READ_THEMSELVES,
-        "body.py",
-        "repeats.py",
+        "dependencies.py",
+        "idempotency.py",
     }
 
 

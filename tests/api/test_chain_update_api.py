@@ -10,8 +10,8 @@ import pytest
 from api_world import definition
 from serving import serving
 
-from mirage.domain.chainid import owned_id
 from mirage.domain.failurepolicy import FailureKind
+from mirage.domain.tags import owned_id
 
 if TYPE_CHECKING:
     from api_world import World

@@ -18,9 +18,9 @@ from mirage import __version__
 from mirage.api.port import Inquiries
 from mirage.api.server import ApiServer
 from mirage.domain.chain import ChainId
-from mirage.domain.chainid import owned_id
 from mirage.domain.errors import ConfigError, SubmissionRejected
 from mirage.domain.files import FileState, Presence, WatchedFile
+from mirage.domain.tags import owned_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

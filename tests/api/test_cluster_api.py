@@ -15,17 +15,17 @@ from hypothesis import strategies as st
 from serving import serving
 from shown_queues import NOW, columns, snapshot
 
-from mirage.api.access.policy import Policy
-from mirage.api.documents.queue import Sought, queue_page
+from mirage.api.access.policy import AccessPolicy
+from mirage.api.routes.cluster import Sought, queue_page
 from mirage.control.status import Status
 from mirage.domain.job import ABSENT, NEVER
-from mirage.domain.joblabels import JobLabels
+from mirage.domain.jobtable import JobLabels
 from mirage.slurm.queuelabels import QueueLabels
 
 if TYPE_CHECKING:
     from api_world import World
 
-    from mirage.api.access.gate import Gate
+    from mirage.api.access.authentication import Authenticator
 
 ME = pwd.getpwuid(os.getuid()).pw_name
 QUEUE = "/api/v1/queue"
@@ -35,8 +35,8 @@ def shown(world: World, status: Status) -> World:
     return replace(world, service=replace(world.service, status=lambda: status))
 
 
-def telling_names(world: World) -> Gate:
-    return replace(world.service.gate, policy=lambda: Policy(queue_names=True))
+def telling_names(world: World) -> Authenticator:
+    return replace(world.service.gate, policy=lambda: AccessPolicy(queue_names=True))
 
 
 PENDING = columns(
@@ -152,7 +152,7 @@ def test_whose_names_are_told(world: World) -> None:
 def test_where_slurm_hides_the_jobs_of_others_so_does_the_queue(world: World) -> None:
     status = replace(STATUS, snapshot=snapshot(PENDING, RUNNING, ("nobody", "bob")))
     every = [3, 7, 9, 11, 12]
-    open_to_all = replace(world.service.gate, policy=lambda: Policy(queue_jobs=True))
+    open_to_all = replace(world.service.gate, policy=lambda: AccessPolicy(queue_jobs=True))
     for gate, user, expected in (
         (world.service.gate, "nobody", [9, 12]),
         (world.service.gate, "daemon", []),

@@ -16,15 +16,15 @@ import pytest
 from api_world import call, definition
 from network_world import CHAINS, TOKENS, slurm_token
 
-from mirage.api.access.rates import Rates, TooOften
-from mirage.api.conventions.bounds import LARGEST
+from mirage.api.access.rates import RateLimiter, TooOften
+from mirage.api.conventions.bodies import LARGEST
 from mirage.api.server import ApiServer
-from mirage.bootstrap.readiness import Readiness
-from mirage.control.pace import Pace, Pacing
-from mirage.domain.chainid import owned_id
+from mirage.bootstrap.readiness import ReadinessCheck
+from mirage.control.clocks import Pace, Pacing
 from mirage.domain.errors import StoreUnavailable
 from mirage.domain.job import ABSENT
 from mirage.domain.snapshot import Snapshot
+from mirage.domain.tags import owned_id
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -247,7 +247,7 @@ def test_what_is_too_large_is_not_read(network: Network) -> None:
 
 def test_who_asks_too_often_is_told_when_to_come_back() -> None:
     now = [0.0]
-    rates = Rates(2.0, 3, lambda: now[0])
+    rates = RateLimiter(2.0, 3, lambda: now[0])
     for _ in range(3):
         rates.take("ada")
     with pytest.raises(TooOften) as refused:
@@ -265,7 +265,7 @@ def test_who_asks_too_often_is_told_when_to_come_back() -> None:
 
 
 def test_rates_of_who_asks_most_outlast_a_flood_of_others() -> None:
-    rates = Rates(0.001, 3, lambda: 0.0)
+    rates = RateLimiter(0.001, 3, lambda: 0.0)
     for _ in range(3):
         rates.take("mallory")
     for place in range(30_000):
@@ -275,7 +275,7 @@ def test_rates_of_who_asks_most_outlast_a_flood_of_others() -> None:
 
 
 def test_the_bound_holds_at_every_address(network: Network, tmp_path: Path) -> None:
-    gate = replace(network.gate, rates=Rates(0.001, 2))
+    gate = replace(network.gate, rates=RateLimiter(0.001, 2))
     server = ApiServer(replace(network.server.service, gate=gate), tmp_path / "r.sock")
     server.start()
     answers = [call(str(tmp_path / "r.sock"), "GET", path, None)[0] for path in (CHAINS, AUDIT, TOKENS)]
@@ -354,7 +354,7 @@ def test_on_the_socket_the_audit_knows_the_uid(network: Network) -> None:
 def test_readiness_names_what_is_wrong(network: Network, tmp_path: Path) -> None:
     status, now = replace(network.loop.status, cycles=0), network.loop.status.time
     pace = Pace(Pacing(interval=60), None)  # type: ignore[arg-type]
-    ready = Readiness(lambda: status, lambda: now, pace, network.store, str)
+    ready = ReadinessCheck(lambda: status, lambda: now, pace, network.store, str)
     early = "the first poll of the cluster has not ended"
     assert ready() == {"leadership": "", "cycle": "", "snapshot": early, "store": ""}
     status, ready._known = (
@@ -377,7 +377,7 @@ def test_daemon_whose_cycles_fail_is_not_ready(network: Network) -> None:
     """Such as on a database that was put back: it takes the trial of readiness, and nothing else."""
     pace = Pace(Pacing(), None)  # type: ignore[arg-type]
     status = network.loop.status
-    ready = Readiness(lambda: status.failing("put back"), lambda: status.time, pace, network.store, str)
+    ready = ReadinessCheck(lambda: status.failing("put back"), lambda: status.time, pace, network.store, str)
     assert ready()["cycle"] == "put back"
 
 
@@ -387,7 +387,7 @@ def test_a_store_that_cannot_be_written_is_said(network: Network, monkeypatch: p
 
     monkeypatch.setattr(network.store.database, "write", refuse)
     pace = Pace(Pacing(), None)  # type: ignore[arg-type]
-    ready = Readiness(lambda: network.loop.status, lambda: 0, pace, network.store, str)
+    ready = ReadinessCheck(lambda: network.loop.status, lambda: 0, pace, network.store, str)
     assert ready()["store"] == "the disk is full"
 
 

@@ -18,9 +18,9 @@ from network_world import Network, network
 from serving import serving
 
 from mirage.api import feed as feed_module
-from mirage.api.access.policy import Policy
-from mirage.api.access.rates import Rates
-from mirage.api.access.scope import Scope
+from mirage.api.access.caller import Scope
+from mirage.api.access.policy import AccessPolicy
+from mirage.api.access.rates import RateLimiter
 from mirage.api.feed import Feed, Interest, TooManyListeners
 from mirage.api.routes import events as events_module
 from mirage.domain.chain import Chain, ChainId, ChainRecord
@@ -152,7 +152,7 @@ def test_who_comes_back_hears_what_was_missed_once(streaming: World, store: Stor
 
 def test_events_missed_lines_count_against_the_rate(streaming: World, store: Store) -> None:
     happened(store, *(event(f"event {number}") for number in range(500)))
-    gate = replace(streaming.service.gate, rates=Rates(0.001, 5))
+    gate = replace(streaming.service.gate, rates=RateLimiter(0.001, 5))
     with serving(streaming, feed=streaming.service.feed, journal=store.journal, gate=gate) as bounded:
         with listening(bounded, **{"Last-Event-ID": "0"}) as stream:
             assert stream.text() == "event 0"
@@ -191,7 +191,7 @@ def test_everybody_hears_of_own_chains_only() -> None:
 
 
 def test_a_cycle_tells_ordinary_users_nothing_of_others(world: World) -> None:
-    from mirage.api.documents.events import cycle_event
+    from mirage.api.routes.events import cycle_event
 
     world.loop.records = [record("mine"), record("other")]
     world.loop.cycle()
@@ -220,7 +220,7 @@ def test_a_stream_ends_with_the_right_to_hear_it(
     feed.cycled(network.loop.status)
     stream.event()
     if taken == "right":
-        network.policies.append(Policy(users={"ada": None}))
+        network.policies.append(AccessPolicy(users={"ada": None}))
     else:
         network.gate.tokens.revoke(token.token_id)
     feed.cycled(network.loop.status)

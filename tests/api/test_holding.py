@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mirage.api.conventions.holding import MOST, Held
+from mirage.api.conventions.caching import MOST, Held
 
 
 def test_the_oldest_go_first() -> None:

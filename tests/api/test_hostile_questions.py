@@ -12,9 +12,8 @@ from kept_models import ModelDesk
 from shown_queues import NOW, columns, snapshot
 from test_predictions_api import Desk
 
-from mirage.api.access.caller import Caller
+from mirage.api.access.caller import Caller, Scope
 from mirage.api.access.dependencies import caller_of
-from mirage.api.access.scope import Scope
 from mirage.api.app import create_app
 from mirage.api.port import Inquiries
 from mirage.control.status import Status

@@ -12,12 +12,11 @@ from api_world import definition
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mirage.api.access.caller import Caller
-from mirage.api.access.scope import Scope
+from mirage.api.access.caller import Caller, Scope
 from mirage.api.conventions.problems import BadDocument
-from mirage.api.documents.definition import read_chain
+from mirage.api.routes.chaindefinition import read_chain
 from mirage.backends.cli_actuator import CliActuator
-from mirage.backends.execution import Commands
+from mirage.backends.execution import CommandRunner
 from mirage.domain.bounds import CHAIN
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ def actuator(tmp_path: Path) -> CliActuator:
     program.parent.mkdir()
     program.write_text(SBATCH.format(python=sys.executable, record=str(tmp_path / "argv")))
     program.chmod(0o755)
-    return CliActuator(Commands({"PATH": f"{program.parent}:/usr/bin:/bin"}), "ada")
+    return CliActuator(CommandRunner({"PATH": f"{program.parent}:/usr/bin:/bin"}), "ada")
 
 
 def described(folder: Path, **request: Any) -> Chain:

@@ -13,8 +13,8 @@ import pytest
 from api_world import call, definition
 from starlette.exceptions import HTTPException
 
-from mirage.api.conventions import bounds, largebodies
-from mirage.api.conventions.largebodies import LargeBodies
+from mirage.api.conventions import bodies
+from mirage.api.conventions.bodies import LargeBodies
 
 if TYPE_CHECKING:
     from network_world import Network
@@ -47,7 +47,7 @@ def test_large_bodies_of_one_user_at_once_are_few(network: Network) -> None:
         for line in lines:
             line.sendall(HEAD % (b"/api/v1/chains", LARGE) + b"x" * 100_000)
         end, answered = time.monotonic() + 60, []
-        while len(answered) < 30 - 1 - largebodies.MOST_WAITING:
+        while len(answered) < 30 - 1 - bodies.MOST_WAITING:
             assert time.monotonic() < end
             for line in set(lines) - set(answered):
                 line.settimeout(0.02)
@@ -80,7 +80,7 @@ def test_large_bodies_are_taken_one_after_another(network: Network, chunked: boo
 @pytest.mark.parametrize("path", [b"/login", b"/api/v1/replays", b"/api/v1/tokens", b"/nowhere"])
 def test_body_of_another_address_is_small(network: Network, path: bytes) -> None:
     with connected(network, 1) as (line,):
-        line.sendall(HEAD % (path, bounds.SHORT + 1) + b"x" * (bounds.SHORT + 1))
+        line.sendall(HEAD % (path, bodies.SHORT + 1) + b"x" * (bodies.SHORT + 1))
         assert first_line(line).split()[1] in (b"404", b"413")
 
 
@@ -92,7 +92,7 @@ def test_body_of_many_values_is_rejected_before_they_are_made(network: Network) 
 
 
 def test_slow_large_body_ends_before_a_fast_one(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounds, "GRACE", 0.2)
+    monkeypatch.setattr(bodies, "GRACE", 0.2)
     with connected(network, 1) as (line,):
         line.sendall(HEAD % (b"/api/v1/chains", LARGE))
         began = time.monotonic()
@@ -141,7 +141,7 @@ def test_turns_hold_no_more_bytes_than_allowed() -> None:
 
 
 def test_turns_who_waits_too_long_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(largebodies, "PATIENCE", 0.05)
+    monkeypatch.setattr(bodies, "PATIENCE", 0.05)
 
     async def play() -> None:
         turns = LargeBodies(100)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mirage.api.access.scope import Scope
-from mirage.api.access.sessions import Session, Sessions, Tickets
+from mirage.api.access.caller import Scope
+from mirage.api.access.sessions import Session, SessionCookies, Tickets
 
 
 def test_one_user_ends_no_login_links_of_another() -> None:
@@ -17,7 +17,7 @@ def test_one_user_ends_no_login_links_of_another() -> None:
 
 def test_closed_sessions_of_one_user_are_few_and_stay_closed() -> None:
     now = [1_000.0]
-    sessions = Sessions(b"k" * 32, 3_600, lambda: now[0])
+    sessions = SessionCookies(b"k" * 32, 3_600, lambda: now[0])
     of_bob, closed_of_bob = (sessions.open(Session("bob", Scope.READ)) for _ in range(2))
     closed = sessions.read(closed_of_bob)
     assert closed is not None

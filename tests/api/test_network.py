@@ -11,8 +11,8 @@ import pytest
 from api_world import definition
 from network_world import CHAINS, TOKENS, slurm_token
 
-from mirage.api.access.policy import Policy
-from mirage.api.access.scope import Scope
+from mirage.api.access.caller import Scope
+from mirage.api.access.policy import AccessPolicy
 from mirage.api.access.tokens import TokenBook
 from mirage.api.listening import Listening
 from mirage.api.server import ApiServer
@@ -124,12 +124,12 @@ def test_the_policy_of_the_moment_counts(network: Network) -> None:
     assert network.with_token("GET", f"{CHAINS}?all=true", text).status == 403, (
         "a token gives no more than one has"
     )
-    network.policies.append(Policy(users={"ada": Scope.ADMIN}))
+    network.policies.append(AccessPolicy(users={"ada": Scope.ADMIN}))
     assert network.with_token("GET", f"{CHAINS}?all=true", text).status == 200
-    network.policies.append(Policy(everybody=None))
+    network.policies.append(AccessPolicy(everybody=None))
     assert network.with_token("GET", CHAINS, text).status == 403
     assert network.call("GET", CHAINS).status == 401
-    network.policies.append(Policy(anonymous=True))
+    network.policies.append(AccessPolicy(anonymous=True))
     assert network.call("GET", CHAINS).body["chains"] == []
     assert network.call("POST", CHAINS, definition()).status == 401
     assert network.call("POST", TOKENS, {}).status == 401

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from api_world import World, definition
 
-from mirage.api.access.caller import Caller
-from mirage.api.access.scope import Scope
-from mirage.api.conventions.described import SentDocument
+from mirage.api.access.caller import Caller, Scope
+from mirage.api.conventions.documents import SentDocument
 from mirage.api.conventions.problems import BadDocument
-from mirage.api.documents.definition import read_chain
 from mirage.api.openapi import description
+from mirage.api.routes.chaindefinition import read_chain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

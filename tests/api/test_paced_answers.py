@@ -13,10 +13,10 @@ from flooding import CONNECTIONS, flood, flood_as
 from network_world import CHAINS, slurm_token
 from serving import serving
 
-from mirage.api.access.gate import Gate
-from mirage.api.access.rates import Rates
-from mirage.api.conventions import pacing
-from mirage.api.conventions.pacing import ANSWERS_A_SECOND, ANSWERS_AT_ONCE
+from mirage.api.access.authentication import Authenticator
+from mirage.api.access.rates import RateLimiter
+from mirage.api.conventions import admission
+from mirage.api.conventions.admission import ANSWERS_A_SECOND, ANSWERS_AT_ONCE
 
 if TYPE_CHECKING:
     from api_world import World
@@ -67,7 +67,7 @@ def test_health_beside_a_flood_is_answered(network: Network) -> None:
 @pytest.mark.parametrize("path", ["/version", "/healthz", CHAINS])
 def test_flood_of_a_user_is_answered_at_a_bounded_pace(world: World, path: str) -> None:
     """A user over the rate: of chains 429; health is answered all the same."""
-    with serving(world, gate=Gate(rates=Rates(0.001, 3))) as bounded:
+    with serving(world, gate=Authenticator(rates=RateLimiter(0.001, 3))) as bounded:
         began = time.monotonic()
         statuses = flood_as("daemon", bounded.socket, request(path), SECONDS)
         assert 3 < sum(statuses.values()) <= 3 + most_since(began)
@@ -76,8 +76,8 @@ def test_flood_of_a_user_is_answered_at_a_bounded_pace(world: World, path: str) 
 
 
 def test_user_within_the_rate_has_no_wait(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pacing, "ANSWERS_A_SECOND", 0.1)
-    monkeypatch.setattr(pacing, "ANSWERS_AT_ONCE", 1)
+    monkeypatch.setattr(admission, "ANSWERS_A_SECOND", 0.1)
+    monkeypatch.setattr(admission, "ANSWERS_AT_ONCE", 1)
     with serving(world) as bounded:
         statuses = flood_as("daemon", bounded.socket, request(CHAINS), SECONDS)
     assert set(statuses) == {200}

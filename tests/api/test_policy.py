@@ -13,10 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_disks import mounted
 
-from mirage.api.access.caller import ANONYMOUS, Caller
-from mirage.api.access.policy import Policy, UnixGroups, granted
-from mirage.api.access.scope import Scope, lesser
-from mirage.api.access.sessions import Session, Sessions, Tickets, session_key
+from mirage.api.access.caller import ANONYMOUS, Caller, Scope, lesser
+from mirage.api.access.policy import AccessPolicy, UnixGroups, granted
+from mirage.api.access.sessions import Session, SessionCookies, Tickets, session_key
 from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -64,14 +63,14 @@ GROUPS = {
     ],
 )
 def test_the_nearest_word_counts(name: str, scope: Scope | None) -> None:
-    policy = Policy.read(POLICY)
+    policy = AccessPolicy.read(POLICY)
     assert policy.scope_of(name, lambda user: frozenset(GROUPS.get(user, ()))) == scope
 
 
 def test_without_a_policy_the_built_in_one_counts() -> None:
-    assert Policy.read(b'everybody = "operate"') == Policy()
-    assert Policy().scope_of("ada", lambda name: frozenset()) is Scope.OPERATE
-    assert not Policy().anonymous
+    assert AccessPolicy.read(b'everybody = "operate"') == AccessPolicy()
+    assert AccessPolicy().scope_of("ada", lambda name: frozenset()) is Scope.OPERATE
+    assert not AccessPolicy().anonymous
 
 
 @pytest.mark.parametrize(
@@ -79,15 +78,15 @@ def test_without_a_policy_the_built_in_one_counts() -> None:
 )
 def test_policy_without_everybody_is_rejected(text: bytes) -> None:
     with pytest.raises(ValueError, match=r"everybody|TOML"):
-        Policy.read(text)
+        AccessPolicy.read(text)
 
 
 @pytest.mark.parametrize("whole", [POLICY, GRANTS, POLICY.replace(b"\n", b"\r\n")])
 def test_policy_cut_anywhere_gives_no_user_more(whole: bytes) -> None:
-    full = Policy.read(whole)
+    full = AccessPolicy.read(whole)
     for size in range(len(whole)):
         try:
-            cut = Policy.read(whole[:size])
+            cut = AccessPolicy.read(whole[:size])
         except ValueError:
             continue
         assert gives_no_more(cut, full), whole[:size].decode()
@@ -105,21 +104,21 @@ def test_policy_in_any_order_cut_behind_a_line_gives_no_user_more(
     written.insert(place, f'"everybody" = "{everybody}"\n')
     written += ['queue_names = "all"\n'] * queue
     if written[-1].startswith('"everybody"'):
-        full = Policy.read("".join(written).encode())
+        full = AccessPolicy.read("".join(written).encode())
     else:
         try:
-            full = Policy.read("".join(written).encode())
+            full = AccessPolicy.read("".join(written).encode())
         except ValueError:
             return
     for number in range(len(written)):
         try:
-            cut = Policy.read("".join(written[:number]).encode())
+            cut = AccessPolicy.read("".join(written[:number]).encode())
         except ValueError:
             continue
         assert gives_no_more(cut, full)
 
 
-def gives_no_more(cut: Policy, full: Policy) -> bool:
+def gives_no_more(cut: AccessPolicy, full: AccessPolicy) -> bool:
     """Whatever groups a user is in."""
     ranks = [None, *Scope]
     names, groups = [*full.users, "joe"], [*full.groups]
@@ -147,7 +146,7 @@ def gives_no_more(cut: Policy, full: Policy) -> bool:
 )
 def test_policy_whose_cut_could_not_be_told_is_rejected(text: bytes) -> None:
     with pytest.raises(ValueError, match=r"line 1: everybody: .*put it last"):
-        Policy.read(text)
+        AccessPolicy.read(text)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +154,7 @@ def test_policy_whose_cut_could_not_be_told_is_rejected(text: bytes) -> None:
 )
 def test_what_is_no_policy_is_refused(text: bytes) -> None:
     with pytest.raises(ValueError, match=r"line|UTF-8"):
-        Policy.read(text)
+        AccessPolicy.read(text)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +169,7 @@ def test_what_is_no_policy_is_refused(text: bytes) -> None:
     ],
 )
 def test_whose_jobs_are_told_by_name(text: bytes, caller: Caller, others: bool) -> None:
-    shown = Policy.read(text + b'\neverybody = "operate"').names_shown_to(caller)
+    shown = AccessPolicy.read(text + b'\neverybody = "operate"').names_shown_to(caller)
     assert shown("bob") is others
     assert shown(caller.name)
 
@@ -188,7 +187,7 @@ def test_whose_jobs_are_told_by_name(text: bytes, caller: Caller, others: bool) 
 def test_policy_jobs_that_slurm_hides_are_shown_where_it_says_so(
     text: bytes, scope: Scope, hidden: bool, shown: bool
 ) -> None:
-    policy = Policy.read(text + b'\neverybody = "operate"')
+    policy = AccessPolicy.read(text + b'\neverybody = "operate"')
     assert policy.shows_jobs_to(Caller("ada", scope), hidden=hidden) is shown
 
 
@@ -218,11 +217,11 @@ def test_policy_user_database_that_fails_gives_no_more(
 
     if error is not None:
         monkeypatch.setattr("mirage.api.access.policy.group_ids", fail)
-    policy = Policy(Scope.OPERATE, groups={"root": None, "staff": Scope.ADMIN})
+    policy = AccessPolicy(Scope.OPERATE, groups={"root": None, "staff": Scope.ADMIN})
     assert policy.scope_of("root", UnixGroups()) is None, (
         "denied while the groups are unknown, as while they are known"
     )
-    assert Policy(Scope.READ, groups={"root": Scope.ADMIN}).scope_of("root", UnixGroups()) is (
+    assert AccessPolicy(Scope.READ, groups={"root": Scope.ADMIN}).scope_of("root", UnixGroups()) is (
         Scope.ADMIN if error is None else Scope.READ
     )
 
@@ -243,12 +242,12 @@ def test_policy_groups_are_queried_again_soon_after_a_failure(monkeypatch: pytes
 
 def test_a_session_ends_in_time_and_by_its_key() -> None:
     now = [1_000.0]
-    sessions = Sessions(b"k" * 32, 100, lambda: now[0])
+    sessions = SessionCookies(b"k" * 32, 100, lambda: now[0])
     cookie = sessions.open(Session("ada", Scope.READ, "tok"))
     found = sessions.read(cookie)
     assert found is not None
     assert (found.name, found.scope, found.token_id) == ("ada", Scope.READ, "tok")
-    assert Sessions(b"o" * 32, 100, lambda: now[0]).read(cookie) is None
+    assert SessionCookies(b"o" * 32, 100, lambda: now[0]).read(cookie) is None
     short = sessions.open(Session("ada", Scope.READ), until=1_010)
     now[0] = 1_011.0
     assert sessions.read(short) is None

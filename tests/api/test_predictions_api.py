@@ -14,15 +14,20 @@ from serving import serving
 from shown_queues import NOW, columns, snapshot
 
 from mirage.api.port import Inquiries
-from mirage.control.guard import Asker, Guard
-from mirage.control.questions import Foresight, Question, Role, Said, TooManyQuestions
+from mirage.control.guard import Asker, PredictorGuard
+from mirage.control.prediction_requests import (
+    PredictionRequest,
+    PredictionResult,
+    PredictorReply,
+    Role,
+    TooManyPredictionRequests,
+)
 from mirage.control.status import Status
-from mirage.domain.decision import WaitForecast
+from mirage.domain.decision import PlannedStart, WaitForecast
 from mirage.domain.errors import ClusterUnavailable, PluginNotFound
 from mirage.domain.job import ABSENT, NEVER, JobRequest
-from mirage.domain.plannedstart import PlannedStart
 from mirage.predictors.registry import build_predictor
-from mirage.replay.shadows import Measured
+from mirage.replay.shadows import ShadowScore
 from mirage.slurm.queuelabels import QueueLabels
 
 if TYPE_CHECKING:
@@ -35,38 +40,42 @@ ME = pwd.getpwuid(os.getuid()).pw_name
 PATH = "/api/v1/predictions"
 
 
-def measured(name: str, forecasts: int, error: float) -> Measured:
+def measured(name: str, forecasts: int, error: float) -> ShadowScore:
     nan = math.nan
-    return Measured(name, True, forecasts, error, abs(error), 0.1, 0.75, 0, nan, nan, nan, nan, nan)
+    return ShadowScore(name, True, forecasts, error, abs(error), 0.1, 0.75, 0, nan, nan, nan, nan, nan)
 
 
 @dataclass
 class Desk:
     """Answers immediately: one hour per node, P10 half of it and P90 twice."""
 
-    asked: list[Question] = field(default_factory=list)
+    asked: list[PredictionRequest] = field(default_factory=list)
 
-    def ask(self, question: Question) -> Future[Foresight]:
+    def ask(self, question: PredictionRequest) -> Future[PredictionResult]:
         self.asked.append(question)
         wait = 3_600 * question.request.nodes
         forecast = WaitForecast((0.1, 0.5, 0.9), (NOW + wait / 2, NOW + wait, NOW + 2 * wait))
-        said = [Said("quantile", Role.IN_CHARGE, forecast)]
+        said = [PredictorReply("quantile", Role.IN_CHARGE, forecast)]
         if not question.only_charge:
-            said += [Said("dqn", Role.SHADOW, None, "predicts no start")]
-            said += [Said("fixed:6h", Role.NAMED, WaitForecast.point(NOW + 21_600.0))] if question.named else []
-        answer: Future[Foresight] = Future()
+            said += [PredictorReply("dqn", Role.SHADOW, None, "predicts no start")]
+            said += (
+                [PredictorReply("fixed:6h", Role.NAMED, WaitForecast.point(NOW + 21_600.0))]
+                if question.named
+                else []
+            )
+        answer: Future[PredictionResult] = Future()
         plan, where = PlannedStart.known(NOW + 7_200), question.request.partition
-        answer.set_result(Foresight(NOW, ABSENT, plan, tuple(said), where))
+        answer.set_result(PredictionResult(NOW, ABSENT, plan, tuple(said), where))
         return answer
 
-    def named(self, name: str, asker: Asker) -> Guard | None:
+    def named(self, name: str, asker: Asker) -> PredictorGuard | None:
         if name.startswith("average:"):
             build_predictor(name)
         if name != "fixed:6h":
             raise PluginNotFound(f"no predictor {name!r}")
-        return Guard(build_predictor(name), build_predictor("reactive"))
+        return PredictorGuard(build_predictor(name), build_predictor("reactive"))
 
-    def measured(self, of: JobRequest | str | None) -> tuple[Measured, ...]:
+    def measured(self, of: JobRequest | str | None) -> tuple[ShadowScore, ...]:
         """Nothing is known but of partition ``gpu``."""
         if isinstance(of, JobRequest):
             return (measured("quantile", 4 + of.nodes, 0.5),) if of.partition == "gpu" else ()
@@ -193,15 +202,15 @@ def test_several_partitions_are_one_question(predicting: World, desk: Desk) -> N
     assert desk.asked[-1].request.partition == "gpu,batch"
 
 
-def broken(error: Exception) -> Future[Foresight]:
-    promise: Future[Foresight] = Future()
+def broken(error: Exception) -> Future[PredictionResult]:
+    promise: Future[PredictionResult] = Future()
     promise.set_exception(error)
     return promise
 
 
 def test_what_the_loop_cannot_answer_is_a_problem(predicting: World, desk: Desk) -> None:
-    def busy(question: Question) -> Future[Foresight]:
-        raise TooManyQuestions("32 questions wait")
+    def busy(question: PredictionRequest) -> Future[PredictionResult]:
+        raise TooManyPredictionRequests("32 questions wait")
 
     for ask, expected in [
         (lambda question: broken(ClusterUnavailable("not answered yet")), 503),
@@ -236,11 +245,11 @@ def test_ones_own_pending_jobs_are_flat_and_ask_once_a_shape(predicting: World, 
 
 
 def test_pending_jobs_name_who_answered_in_place(predicting: World, desk: Desk) -> None:
-    def ask(question: Question) -> Future[Foresight]:
+    def ask(question: PredictionRequest) -> Future[PredictionResult]:
         found = Desk().ask(question).result(0)
         (charge,) = found.said
-        failed, instead = Said("auto", Role.IN_CHARGE, None, "busy"), replace(charge, role=Role.INSTEAD)
-        answer: Future[Foresight] = Future()
+        failed, instead = PredictorReply("auto", Role.IN_CHARGE, None, "busy"), replace(charge, role=Role.INSTEAD)
+        answer: Future[PredictionResult] = Future()
         answer.set_result(replace(found, said=(failed, instead)))
         return answer
 

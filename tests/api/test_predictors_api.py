@@ -10,7 +10,7 @@ import pytest
 from kept_models import NEW, OLD, ModelDesk, measured
 from serving import serving
 
-from mirage.api.port import Inquiries, Setting
+from mirage.api.port import EffectiveSetting, Inquiries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +31,10 @@ def modelled(world: World) -> Iterator[World]:
     inquiries = Inquiries(
         lambda question: Future(), lambda name: None, lambda alike: past, lambda span: past if span > DAY else ()
     )
-    settings = [Setting("loop.interval", 60, "default"), Setting("api.admins", ("bin",), "/etc/m.toml:3")]
+    settings = [
+        EffectiveSetting("loop.interval", 60, "default"),
+        EffectiveSetting("api.admins", ("bin",), "/etc/m.toml:3"),
+    ]
     with serving(world, models=ModelDesk(), inquiries=inquiries, configuration=lambda: settings) as served:
         yield served
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from api_world import START
 
-from mirage.provisioner.protection import Protection
+from mirage.provisioner.rejections import Protection
 
 if TYPE_CHECKING:
     from api_world import World

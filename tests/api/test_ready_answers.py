@@ -11,10 +11,10 @@ import pytest
 from api_world import definition
 from network_world import CHAINS, slurm_token
 
-from mirage.api.access.policy import Policy
-from mirage.api.access.rates import Rates
-from mirage.api.access.scope import Scope
-from mirage.api.conventions import holding, ready
+from mirage.api.access.caller import Scope
+from mirage.api.access.policy import AccessPolicy
+from mirage.api.access.rates import RateLimiter
+from mirage.api.conventions import caching
 from mirage.api.server import ApiServer
 
 if TYPE_CHECKING:
@@ -34,14 +34,14 @@ def get(network: Network, path: str = CHAINS, token: str = ADA, **headers: str) 
 def found(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether each request that came to the layer was answered by it."""
     taken: list[bool] = []
-    find = ready.ReadyAnswers.find
+    find = caching.ReadyAnswers.find
 
-    def noting(self: ready.ReadyAnswers, *asked: Any) -> Any:
+    def noting(self: caching.ReadyAnswers, *asked: Any) -> Any:
         answer = find(self, *asked)
         taken.append(answer is not None)
         return answer
 
-    monkeypatch.setattr(ready.ReadyAnswers, "find", noting)
+    monkeypatch.setattr(caching.ReadyAnswers, "find", noting)
     return taken
 
 
@@ -109,7 +109,7 @@ def test_a_token_that_is_revoked_counts_no_more(still: Network, found: list[bool
 
 
 def test_the_policy_of_the_moment_counts(still: Network, found: list[bool]) -> None:
-    still.policies.append(Policy(users={"ada": None}))
+    still.policies.append(AccessPolicy(users={"ada": None}))
     refused = get(still)
     assert (refused.status, refused.headers["content-type"]) == (403, "application/problem+json")
     assert "x-request-id" in refused.headers
@@ -170,7 +170,7 @@ def test_another_state_has_another_answer(still: Network, found: list[bool]) -> 
 @pytest.fixture
 def bounded(still: Network, tmp_path: Path) -> Iterator[Network]:
     """The same with a bucket of three requests each."""
-    gate = replace(still.gate, rates=Rates(0.001, 3))
+    gate = replace(still.gate, rates=RateLimiter(0.001, 3))
     server = ApiServer(replace(still.server.service, gate=gate), tmp_path / "b.sock", still.server._listening)
     server.start()
     still.server, whole = server, still.server
@@ -188,6 +188,6 @@ def test_each_request_takes_from_its_callers_bucket(bounded: Network) -> None:
 
 
 def test_what_is_kept_is_bounded(still: Network) -> None:
-    app_paths = [f"{CHAINS}?limit={number}" for number in range(1, holding.MOST + 10)]
+    app_paths = [f"{CHAINS}?limit={number}" for number in range(1, caching.MOST + 10)]
     assert {get(still, path).status for path in app_paths} == {200}
     assert get(still).body["chains"]

@@ -12,25 +12,25 @@ import pytest
 from api_world import definition
 from network_world import CHAINS, slurm_token
 
-from mirage.api.access import auditwriter
-from mirage.api.access.auditwriter import AuditWriter
-from mirage.api.access.scope import Scope
-from mirage.api.chainindex import ChainIndex
+from mirage.api.access import auditing
+from mirage.api.access.auditing import AuditWriter
+from mirage.api.access.caller import Scope
 from mirage.api.feed import Feed
 from mirage.api.listening import Listening
+from mirage.api.port import ChainIndex
 from mirage.api.server import ApiServer
 from mirage.domain.chain import Chain, ChainId, ChainRecord
-from mirage.domain.chainid import owned_id
 from mirage.domain.errors import StoreUnavailable
 from mirage.domain.job import JobRequest
-from mirage.store.audit import AuditEntry
+from mirage.domain.tags import owned_id
+from mirage.store.access import AuditEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from network_world import Answer, Network
 
-    from mirage.store.audit import AuditLog
+    from mirage.store.access import AuditLog
 
 ADA, BOB = slurm_token("ada"), slurm_token("bob")
 BOBS, NONE = owned_id("bobs-x1", "bob"), owned_id("bobs-x2", "bob")
@@ -227,8 +227,8 @@ def test_audit_writer_goes_on_after_any_error(caplog: pytest.LogCaptureFixture) 
 def test_audit_lines_of_one_user_leave_room_for_others(
     network: Network, hung: HungAudit, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(auditwriter, "MOST_OF_ONE", 5)
-    monkeypatch.setattr(auditwriter, "MOST", 12)
+    monkeypatch.setattr(auditing, "MOST_OF_ONE", 5)
+    monkeypatch.setattr(auditing, "MOST", 12)
     writer = AuditWriter(hung)  # type: ignore[arg-type]
     for user in ("ada", "bob", "eve"):
         for number in range(8):

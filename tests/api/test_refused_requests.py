@@ -14,9 +14,9 @@ from network_world import CHAINS, slurm_token
 from serving import serving
 
 from mirage.api.access import auditing, protocol
-from mirage.api.access.gate import Gate
-from mirage.api.access.rates import Rates
-from mirage.api.conventions import bounds
+from mirage.api.access.authentication import Authenticator
+from mirage.api.access.rates import RateLimiter
+from mirage.api.conventions import bodies
 from mirage.api.listening import Listening
 from mirage.api.server import ApiServer
 
@@ -38,7 +38,7 @@ SLOW = b"POST /login HTTP/1.1\r\nHost: x\r\nContent-Length: 15000\r\n\r\n"
     ],
 )
 def test_refused_request_counts_against_the_rate(world: World, method: str, path: str) -> None:
-    with serving(world, gate=Gate(rates=Rates(0.001, 3))) as bounded:
+    with serving(world, gate=Authenticator(rates=RateLimiter(0.001, 3))) as bounded:
         statuses = [bounded.call(method, path)[0] for _ in range(5)]
     assert 429 not in statuses[:3]
     assert statuses[3:] == [429, 429]
@@ -46,7 +46,7 @@ def test_refused_request_counts_against_the_rate(world: World, method: str, path
 
 @pytest.mark.parametrize("path", [CHAINS, "/nowhere"])
 def test_refused_stranger_counts_against_the_rate(network: Network, tmp_path: Any, path: str) -> None:
-    service = replace(network.server.service, gate=replace(network.gate, rates=Rates(0.001, 3)))
+    service = replace(network.server.service, gate=replace(network.gate, rates=RateLimiter(0.001, 3)))
     server = ApiServer(service, tmp_path / "s.sock", Listening.of("127.0.0.1:0"))
     server.start()
     try:
@@ -112,8 +112,8 @@ def test_bodies_that_do_not_come_keep_nobody_out(network: Network) -> None:
 
 
 def test_small_body_that_does_not_come_ends_soon(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert bounds.GRACE <= 5
-    monkeypatch.setattr(bounds, "GRACE", 0.2)
+    assert bodies.GRACE <= 5
+    monkeypatch.setattr(bodies, "GRACE", 0.2)
     host, port = network.server.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), 20) as line:
         line.sendall(SLOW)

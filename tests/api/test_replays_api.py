@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from serving import serving
 
-from mirage.bootstrap.replays import replay_command
+from mirage.bootstrap.interface import replay_command
 from mirage.replay.runs import ReplayRuns
 
 if TYPE_CHECKING:

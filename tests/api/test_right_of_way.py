@@ -6,8 +6,7 @@ import asyncio
 
 import pytest
 
-from mirage.api.access.rates import Rates, TooOften
-from mirage.api.access.rightofway import RightOfWay
+from mirage.api.access.rates import RateLimiter, RightOfWay, TooOften
 
 
 class Loop:
@@ -22,7 +21,7 @@ class Loop:
 
 
 def way_of(loop: Loop, burst: int = 2) -> RightOfWay:
-    return RightOfWay(loop, Rates(0.001, burst))
+    return RightOfWay(loop, RateLimiter(0.001, burst))
 
 
 def test_way_busy_caller_waits_for_the_cycle_and_others_do_not() -> None:
@@ -45,7 +44,7 @@ def test_way_busy_caller_waits_for_the_cycle_and_others_do_not() -> None:
 
 
 def test_way_endless_cycle_keeps_no_caller_waiting() -> None:
-    way = RightOfWay(Loop(), Rates(0.001, 0), longest=0.05)
+    way = RightOfWay(Loop(), RateLimiter(0.001, 0), longest=0.05)
     asyncio.run(asyncio.wait_for(way.give("mallory"), 5))
 
 
@@ -71,7 +70,7 @@ def test_way_one_caller_has_one_document_read_at_a_time() -> None:
 
 def test_rates_large_bodies_are_paid_for_by_the_next_requests() -> None:
     now = 0.0
-    rates = Rates(10, 20, lambda: now)
+    rates = RateLimiter(10, 20, lambda: now)
     rates.take("mallory")
     rates.charge("mallory", 39)
     with pytest.raises(TooOften) as refused:

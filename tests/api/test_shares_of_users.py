@@ -17,9 +17,9 @@ from api_world import world
 from serving import serving
 
 from mirage.api.access import concurrency
-from mirage.api.access.policy import Policy
-from mirage.api.access.rates import Rates
-from mirage.api.access.scope import Scope
+from mirage.api.access.caller import Scope
+from mirage.api.access.policy import AccessPolicy
+from mirage.api.access.rates import RateLimiter
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,7 +61,7 @@ def open_to_all(path: Path) -> None:
 
 @as_root
 def test_uids_without_a_name_are_one_user_who_looks(world: World) -> None:
-    gate = replace(world.service.gate, rates=Rates(0.001, 4))
+    gate = replace(world.service.gate, rates=RateLimiter(0.001, 4))
     with serving(world, gate=gate) as served:
         open_to_all(served.socket)
         status, me = ask(served.socket, NAMELESS[0], "GET", "/api/v1/me")
@@ -76,7 +76,7 @@ def test_uids_without_a_name_are_one_user_who_looks(world: World) -> None:
 
 @as_root
 def test_uid_without_a_name_that_the_policy_names_is_itself(world: World) -> None:
-    policy = Policy(Scope.READ, users={f"uid:{NAMELESS[0]}": Scope.OPERATE})
+    policy = AccessPolicy(Scope.READ, users={f"uid:{NAMELESS[0]}": Scope.OPERATE})
     with serving(world, gate=replace(world.service.gate, policy=lambda: policy)) as served:
         open_to_all(served.socket)
         assert ask(served.socket, NAMELESS[0], "GET", "/api/v1/me")[1]["scope"] == "operate"
@@ -103,8 +103,8 @@ def test_uids_without_a_name_share_the_places_of_one_user(world: World, monkeypa
 
 
 def test_changes_of_one_user_have_a_rate_of_their_own(world: World) -> None:
-    policy, daemon = Policy(Scope.OPERATE), pwd.getpwnam("daemon").pw_uid
-    gate = replace(world.service.gate, changes=Rates(0.001, 2), policy=lambda: policy)
+    policy, daemon = AccessPolicy(Scope.OPERATE), pwd.getpwnam("daemon").pw_uid
+    gate = replace(world.service.gate, changes=RateLimiter(0.001, 2), policy=lambda: policy)
     with serving(world, gate=gate) as served:
         if os.getuid() == 0:
             open_to_all(served.socket)

@@ -16,7 +16,7 @@ from api_world import world
 from serving import serving
 
 from mirage.api.access import protocol
-from mirage.userdb import Known, Unanswered, group_ids
+from mirage.userdb import Known, UserLookupTimeout, group_ids
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,7 +86,7 @@ def test_last_answer_counts_while_there_is_no_new_one() -> None:
     directory.answers.clear()
     assert names.last(1) == "user1"
     assert names.wait(1, 0.05) == "user1"
-    with pytest.raises(Unanswered, match=r"0\.05 s"):
+    with pytest.raises(UserLookupTimeout, match=r"0\.05 s"):
         names.wait(2, 0.05)
     directory.answers.set()
     assert names.wait(2, 60) == "user2"

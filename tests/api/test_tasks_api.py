@@ -18,16 +18,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tasks_seen import NOTHING, chain, looked, of_uid, read, refusal, status, time_of, viewer, write
 
-from mirage.api.documents.tasks import tasks_document
-from mirage.api.taskstate.content import TaskStatus
-from mirage.api.taskstate.reading import LARGEST, Reading, StateUnseen, read_state
-from mirage.api.taskstate.watch import MOST_OWNERS, TaskWatch
+from mirage.api.agentstatus import TaskStatus
+from mirage.api.routes.tasks import tasks_document
+from mirage.api.taskfiles import LARGEST, Reading, StateUnseen, read_state
+from mirage.api.taskwatch import MOST_OWNERS, TaskWatch
 from mirage.domain.chain import ChainRecord
 from mirage.domain.job import JobId
 from mirage.domain.link import Link, LinkState
 
 if TYPE_CHECKING:
-    from mirage.backends.filecheck import Viewer
+    from mirage.backends.file_check import Viewer
 
 __all__ = ["world"]
 
@@ -79,7 +79,7 @@ def test_a_pipe_a_folder_and_a_device_are_not_read_and_hold_nothing_up(tmp_path:
 
 
 def test_what_the_kernel_makes_up_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mirage.api.taskstate.reading.FILE", "environ")
+    monkeypatch.setattr("mirage.api.taskfiles.FILE", "environ")
     assert "not a regular file" in refusal(tmp_path.joinpath("/proc/self"))
 
 

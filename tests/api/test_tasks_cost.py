@@ -12,13 +12,13 @@ import pytest
 from api_world import World, call, world
 from tasks_seen import ME, NOTHING, Files, chain, looked, of_uid, read, refusal, viewer, write
 
-from mirage.api.access.gate import BYTES_OF_ONE
-from mirage.api.access.rates import Rates, TooOften
+from mirage.api.access.authentication import BYTES_OF_ONE
+from mirage.api.access.rates import RateLimiter, TooOften
+from mirage.api.agentstatus import TaskStatus
 from mirage.api.routes.allocation import MOST_BYTES
 from mirage.api.server import ApiServer
-from mirage.api.taskstate.content import TaskStatus
-from mirage.api.taskstate.reading import LARGEST, MOST_VALUES, Reading, read_state
-from mirage.api.taskstate.watch import BURST, Shown, TaskWatch
+from mirage.api.taskfiles import LARGEST, MOST_VALUES, Reading, read_state
+from mirage.api.taskwatch import BURST, Shown, TaskWatch
 from mirage.domain.chain import Chain, ChainId, ChainRecord
 from mirage.domain.job import JobId, JobRequest
 from mirage.domain.link import Link, LinkState
@@ -26,7 +26,7 @@ from mirage.domain.link import Link, LinkState
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mirage.backends.filecheck import Viewer
+    from mirage.backends.file_check import Viewer
 
 __all__ = ["world"]
 
@@ -103,7 +103,7 @@ def test_tasks_file_of_as_many_as_are_shown_is_shown(tmp_path: Path) -> None:
 def test_tasks_files_of_one_owner_have_a_share_of_the_processor() -> None:
     """A file that changes at each read: the cached response is served, and so are other users."""
     files, clock = Files(), [0.0]
-    watch = TaskWatch(of_uid, files.read, shares=Rates(1e-9, 1, lambda: clock[0]))
+    watch = TaskWatch(of_uid, files.read, shares=RateLimiter(1e-9, 1, lambda: clock[0]))
     assert looked(watch, chain(1))["c1"]["written"] == "1970-01-01T00:00:01Z"
     for _ in range(50):
         assert looked(watch, chain(1))["c1"]["written"] == "1970-01-01T00:00:01Z"
@@ -125,7 +125,7 @@ def test_tasks_flood_of_a_large_file_takes_no_more_than_the_share(tmp_path: Path
         looks += 1
         return read_state(folder, viewer())
 
-    watch = TaskWatch(of_uid, read, patience=60, shares=Rates(1e-9, BURST))
+    watch = TaskWatch(of_uid, read, patience=60, shares=RateLimiter(1e-9, BURST))
     for _ in range(300):
         looked(watch, own)
     assert 0 < looks < 150
@@ -134,8 +134,8 @@ def test_tasks_flood_of_a_large_file_takes_no_more_than_the_share(tmp_path: Path
 def test_tasks_kept_answers_are_bounded_and_the_most_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
     files = Files()
     files.changing = False
-    watch = TaskWatch(of_uid, files.read, shares=Rates(0, 1))
-    monkeypatch.setattr("mirage.api.taskstate.watch.MOST_KEPT", 100_000)
+    watch = TaskWatch(of_uid, files.read, shares=RateLimiter(0, 1))
+    monkeypatch.setattr("mirage.api.taskwatch.MOST_KEPT", 100_000)
     looked(watch, chain(0, "bob"))
     for number in range(1, 200):
         looked(watch, chain(number, "mallory"))
@@ -170,7 +170,7 @@ def test_tasks_bytes_that_are_read_count_against_the_rate(world: World, tmp_path
     own = Chain(ChainId("c"), "c", ME, JobRequest("c", ME, 60), tasks_state=str(tmp_path))
     world.loop.records.append(ChainRecord(own))
     world.loop.cycle()
-    gate = replace(world.service.gate, rates=Rates(0.001, 10))
+    gate = replace(world.service.gate, rates=RateLimiter(0.001, 10))
     server = ApiServer(replace(world.service, gate=gate), tmp_path / "r.sock")
     server.start()
     path = "/api/v1/chains/c/tasks"

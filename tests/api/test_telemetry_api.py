@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from serving import serving
 
-from mirage.api.access.scope import Scope
+from mirage.api.access.caller import Scope
 from mirage.api.listening import Listening
 from mirage.api.port import Telemetry
 from mirage.api.server import ApiServer

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 import pytest
 from serving import serving
 
-from mirage.api.documents.chains import chain_document
-from mirage.api.documents.instants import instant
+from mirage.api.conventions.documents import instant
+from mirage.api.routes.chaindocuments import chain_document
 from mirage.control.status import Status
 from mirage.domain.chain import Chain, ChainId, ChainRecord
 from mirage.domain.decision import ActionScores, WaitForecast
 from mirage.domain.job import ABSENT, Job, JobId, JobRequest, JobState
 from mirage.domain.journal import Entry, EntryKind
 from mirage.domain.link import Link, LinkState
-from mirage.domain.outcome import Alternative, Outcome
+from mirage.domain.objective import Alternative, Outcome
 from mirage.domain.snapshot import Snapshot
 from mirage.provisioner.events import LinkResumed, LinkSuspended
 from mirage.provisioner.machine import apply

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from jwt.algorithms import RSAAlgorithm
 from network_world import CHAINS, KEY, slurm_token
 
-from mirage.api.access.slurmtokens import Claims, SlurmTokens
+from mirage.api.access.tokens import Claims, SlurmTokens
 from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:

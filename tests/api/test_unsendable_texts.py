@@ -10,9 +10,9 @@ import pytest
 from network_world import CHAINS, slurm_token
 
 from mirage.api.app import create_app
-from mirage.api.documents.events import cycle_event
 from mirage.api.feed import Interest
-from mirage.control.faults import Fault
+from mirage.api.routes.events import cycle_event
+from mirage.control.status import ChainFault
 from mirage.domain.chain import Chain, ChainId, ChainRecord
 from mirage.domain.errors import SubmissionRejected
 from mirage.domain.job import JobRequest
@@ -75,5 +75,5 @@ def test_cycle_event_with_hostile_words_can_be_sent(network: Network) -> None:
 
 @pytest.mark.parametrize("error", [SubmissionRejected(HOSTILE, HOSTILE), OSError(HOSTILE)])
 def test_text_of_fault_can_be_stored(error: Exception) -> None:
-    text = Fault(None, error).text
+    text = ChainFault(None, error).text
     assert "\0" not in text.encode().decode()

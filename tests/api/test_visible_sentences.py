@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from api_world import definition
 from network_world import CHAINS, slurm_token
 
+from mirage.api.access.visibility import Visible
 from mirage.api.app import create_app
-from mirage.api.documents.visible import Visible
 from mirage.control.status import Status
 from mirage.domain.snapshot import Snapshot
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mirage.api.access.watchedfile import WatchedFile
+from mirage.api.access.watchedfile import ReloadedFile
 from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def watched(file: Path) -> WatchedFile[str]:
-    return WatchedFile(file, "api.policy", word)
+def watched(file: Path) -> ReloadedFile[str]:
+    return ReloadedFile(file, "api.policy", word)
 
 
 def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -59,7 +59,7 @@ def test_watched_file_closed_at_first_is_read_once_it_opens() -> None:
         Path(folder).chmod(0o755)
         file, new = Path(folder, "file"), Path(folder, "new")
         file.write_bytes(b"old")
-        watched = WatchedFile(file, "api.policy", word)
+        watched = ReloadedFile(file, "api.policy", word)
         new.write_bytes(b"new")
         new.chmod(0)
         new.replace(file)
@@ -72,7 +72,7 @@ def test_watched_file_closed_at_first_is_read_once_it_opens() -> None:
         assert (watched.value, watched.outdated) == ("new", "")
 
 
-def test_watched_file_that_comes_back_is_read(file: Path, watched: WatchedFile[str]) -> None:
+def test_watched_file_that_comes_back_is_read(file: Path, watched: ReloadedFile[str]) -> None:
     kept = file.rename(file.with_name("kept"))
     watched.refresh()
     assert (watched.value, "No such file" in watched.outdated) == ("old", True)
@@ -81,7 +81,7 @@ def test_watched_file_that_comes_back_is_read(file: Path, watched: WatchedFile[s
     assert (watched.value, watched.outdated) == ("old", "")
 
 
-def test_watched_file_of_equal_size_and_time_is_read(file: Path, watched: WatchedFile[str]) -> None:
+def test_watched_file_of_equal_size_and_time_is_read(file: Path, watched: ReloadedFile[str]) -> None:
     about = file.stat()
     file.write_bytes(b"new")
     os.utime(file, ns=(about.st_atime_ns, about.st_mtime_ns))
@@ -89,18 +89,18 @@ def test_watched_file_of_equal_size_and_time_is_read(file: Path, watched: Watche
     assert watched.value == "new"
 
 
-def test_watched_file_with_wrong_content_leaves_the_old_value(file: Path, watched: WatchedFile[str]) -> None:
+def test_watched_file_with_wrong_content_leaves_the_old_value(file: Path, watched: ReloadedFile[str]) -> None:
     for content, value, outdated in ((b"", "old", True), (b"new", "new", False), (b"1", "new", True)):
         file.write_bytes(content)
         watched.refresh()
         assert (watched.value, bool(watched.outdated)) == (value, outdated)
     with pytest.raises(ConfigError, match="no word"):
-        WatchedFile(file, "api.policy", word)
+        ReloadedFile(file, "api.policy", word)
 
 
 def test_watched_file_is_read_by_those_who_ask(file: Path) -> None:
     seconds = [0.0]
-    watched = WatchedFile(file, "api.policy", word, lambda: seconds[0])
+    watched = ReloadedFile(file, "api.policy", word, lambda: seconds[0])
     file.write_bytes(b"new")
     assert watched.value == "old"
     seconds[0] = 1.0
@@ -109,7 +109,7 @@ def test_watched_file_is_read_by_those_who_ask(file: Path) -> None:
 
 def test_watched_file_logs_each_kind_of_failure_once_an_hour(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     seconds = [0.0]
-    watched = WatchedFile(file, "api.policy", word, lambda: seconds[0])
+    watched = ReloadedFile(file, "api.policy", word, lambda: seconds[0])
     for _ in range(3):
         file.write_bytes(b"1")
         watched.refresh()
@@ -135,7 +135,7 @@ def test_watched_file_that_hangs_delays_one_reader_only(file: Path) -> None:
             go_on.wait(30)
         return word(content)
 
-    watched = WatchedFile(file, "api.policy", slow, lambda: 0.0)
+    watched = ReloadedFile(file, "api.policy", slow, lambda: 0.0)
     file.write_bytes(b"new")
     reader = threading.Thread(target=watched.refresh)
     reader.start()

@@ -25,8 +25,7 @@ from mirage.domain.job import (
     JobState,
     SignalReach,
 )
-from mirage.domain.link import NO_JOB
-from mirage.domain.linkidentity import LinkIdentity
+from mirage.domain.link import NO_JOB, LinkIdentity
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ from backends.fake_slurmrestd import FakeSlurmrestd, slurmrestd
 
 from mirage.backends.rest import RestCluster
 from mirage.backends.restactuator import RestActuator, TokenDirectory
-from mirage.backends.restclient import Address, Credentials, RestClient
+from mirage.backends.restclient import Credentials, RestAddress, RestClient
 from mirage.domain.job import BatchScript, JobRequest
 
 if TYPE_CHECKING:
@@ -59,11 +59,11 @@ def cluster(fake: FakeSlurmrestd, token: Path) -> RestCluster:
 
 @pytest.fixture
 def actuator(fake: FakeSlurmrestd, token: Path) -> RestActuator:
-    return RestActuator(Address.parse(fake.address), TokenDirectory(token.parent), Noon(), timeout=30)
+    return RestActuator(RestAddress.parse(fake.address), TokenDirectory(token.parent), Noon(), timeout=30)
 
 
 def client(fake: FakeSlurmrestd, token: Path, timeout: float = 30) -> RestClient:
-    return RestClient(Address.parse(fake.address), Credentials("alice", str(token)), timeout)
+    return RestClient(RestAddress.parse(fake.address), Credentials("alice", str(token)), timeout)
 
 
 def half(handler: Any) -> None:

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mirage.backends.acting.agent import AgentActuator
-from mirage.backends.acting.files import files_by_order
-from mirage.backends.acting.orderdesk import OrderDesk
-from mirage.backends.acting.orders import LONGEST_TEXT, Answer, CheckFiles, Verdict
-from mirage.backends.backgroundfiles import BackgroundFiles, CheckLimits, local_files
-from mirage.backends.mountprobes import MountPoints
+from mirage.backends.agent_queue import AgentActuator, AgentQueue
+from mirage.backends.agent_requests import LONGEST_TEXT, AgentResponse, CheckFiles, Verdict
+from mirage.backends.background_files import BackgroundFiles, CheckLimits, MountPoints, local_files
+from mirage.backends.owner_turns import files_by_order
 from mirage.domain.errors import ClusterUnavailable, MirageError, NotPermitted
 from mirage.domain.files import NOT_CHECKED, FileState, Presence, WatchedFile
 from mirage.domain.job import JobId
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from mirage.backends.acting.orders import Act
+    from mirage.backends.agent_requests import Act
 
 PRESENT, ABSENT = FileState(Presence.PRESENT), FileState(Presence.ABSENT)
 QUICK = CheckLimits(threads=3, timeout=0.1, at_once=2.0)
@@ -243,14 +241,14 @@ def test_the_longest_mount_point_counts(tmp_path: Path) -> None:
 # By the user's side.
 
 
-def by_order(ask: Callable[[str, Act], Answer]) -> FileState:
+def by_order(ask: Callable[[str, Act], AgentResponse]) -> FileState:
     files = files_by_order(ask, QUICK)
     files.refresh([file("/home/done")])
     return files.state(file("/home/done"))
 
 
 def test_an_agent_checks_the_files_of_its_user() -> None:
-    desk, over = OrderDesk(lambda user, order_id, answer: None), threading.Event()
+    desk, over = AgentQueue(lambda user, order_id, answer: None), threading.Event()
 
     def agent() -> None:
         while not over.is_set():
@@ -258,7 +256,7 @@ def test_an_agent_checks_the_files_of_its_user() -> None:
             if order is not None:
                 assert isinstance(order.act, CheckFiles)
                 states = tuple(PRESENT if path == "/home/done" else ABSENT for path in order.act.paths)
-                desk.answer("alice", order.order_id, Answer(Verdict.DONE, files=states))
+                desk.answer("alice", order.order_id, AgentResponse(Verdict.DONE, files=states))
 
     desk.attach("alice")
     thread = threading.Thread(target=agent)
@@ -284,7 +282,7 @@ def test_an_agent_checks_the_files_of_its_user() -> None:
     ids=lambda error: type(error).__name__,
 )
 def test_an_owners_side_that_cannot_be_asked_makes_files_unknown(error: MirageError) -> None:
-    def ask(owner: str, act: Act) -> Answer:
+    def ask(owner: str, act: Act) -> AgentResponse:
         raise error
 
     assert by_order(ask) == FileState(Presence.UNKNOWN, str(error))
@@ -292,12 +290,12 @@ def test_an_owners_side_that_cannot_be_asked_makes_files_unknown(error: MirageEr
 
 @pytest.mark.parametrize("states", [(), (PRESENT, PRESENT)])
 def test_an_answer_about_other_files_is_none(states: tuple[FileState, ...]) -> None:
-    assert by_order(lambda owner, act: Answer(Verdict.DONE, files=states)).presence is Presence.UNKNOWN
+    assert by_order(lambda owner, act: AgentResponse(Verdict.DONE, files=states)).presence is Presence.UNKNOWN
 
 
 def test_an_agents_words_steer_no_terminal_and_fill_no_journal() -> None:
     said = FileState(Presence.UNKNOWN, "\x1b[2J\nreason" + "x" * 10_000)
-    answer = Answer.from_text(Answer(Verdict.DONE, files=(said,)).to_text(), files=1)
+    answer = AgentResponse.from_text(AgentResponse(Verdict.DONE, files=(said,)).to_text(), files=1)
     state = by_order(lambda owner, act: answer)
     assert state.reason.isprintable()
     assert "reason" in state.reason

@@ -10,14 +10,13 @@ import pytest
 from backends.contract import HOUR, Contract, Doing, Facts, World
 from fake_slurm.fake import CPU, FakeSlurm, Fault
 
-from mirage.backends.cli import CliCluster
+from mirage.backends.cli import CliCluster, past_jobs
 from mirage.backends.cli_actuator import CliActuator
-from mirage.backends.cli_history import past_jobs
-from mirage.backends.execution import Commands
+from mirage.backends.execution import CommandRunner
 from mirage.domain.errors import ClusterUnavailable, NotPermitted, SubmissionRejected
 from mirage.domain.job import BatchScript, JobChange, JobId, JobRequest, JobState
 from mirage.domain.link import NO_JOB
-from mirage.slurm.rejections import is_permanent
+from mirage.slurm.error_messages import is_permanent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +38,7 @@ class FakeWorld(World):
 
     def __init__(self, slurm: FakeSlurm) -> None:
         self.slurm = slurm
-        commands = Commands(slurm.environment("alice"))
+        commands = CommandRunner(slurm.environment("alice"))
         self.cluster = CliCluster(commands, slurm)
         self.actuator = self.estimator = CliActuator(commands, "alice")
 
@@ -57,7 +56,7 @@ class FakeWorld(World):
         self.slurm.down = False
 
     def foreign_job(self) -> JobId:
-        commands = Commands(self.slurm.environment("bob"))
+        commands = CommandRunner(self.slurm.environment("bob"))
         return CliActuator(commands, "bob").submit(self.request(user="bob", held=True))
 
     def forget(self, job_id: JobId) -> None:
@@ -83,7 +82,7 @@ def world(slurm: FakeSlurm) -> FakeWorld:
 
 def impatient(world: FakeWorld) -> FakeWorld:
     """With time limits of half a second, for commands that never end."""
-    commands = Commands(world.slurm.environment("alice"), timeout=0.5)
+    commands = CommandRunner(world.slurm.environment("alice"), timeout=0.5)
     world.cluster = CliCluster(commands, world.slurm)
     world.actuator = CliActuator(commands, "alice")
     return world
@@ -116,7 +115,7 @@ def test_a_slow_answer_is_waited_for(world: FakeWorld) -> None:
 
 
 def test_without_slurm_the_error_says_where_it_was_looked_for(slurm: FakeSlurm, tmp_path: Path) -> None:
-    cluster = CliCluster(Commands({"PATH": str(tmp_path)}), slurm)
+    cluster = CliCluster(CommandRunner({"PATH": str(tmp_path)}), slurm)
     with pytest.raises(ClusterUnavailable, match=rf"squeue: not found in PATH={tmp_path}"):
         cluster.snapshot()
 
@@ -266,7 +265,7 @@ def test_the_end_of_a_link_never_seen_is_unaccounted_while_accounting_is_away(wo
     tag, job_id = ended(world)
     other, _ = world.submit()
     world.slurm.accounting_down = True
-    fresh = CliCluster(Commands(world.slurm.environment("alice")), world.slurm)
+    fresh = CliCluster(CommandRunner(world.slurm.environment("alice")), world.slurm)
     snapshot = fresh.snapshot(expected={tag: job_id})
     assert (snapshot.links.keys(), snapshot.unaccounted) == ({other.tag}, {tag})
     world.slurm.advance(100 * HOUR)
@@ -365,7 +364,7 @@ def test_the_jobs_of_the_past_are_asked_for_at_once(world: FakeWorld) -> None:
     for _ in range(6):
         world.submit(Doing(runs=8 * HOUR), nodes=3)
     world.slurm.advance(60 * HOUR)
-    commands = Commands(world.slurm.environment("alice"))
+    commands = CommandRunner(world.slurm.environment("alice"))
     table = past_jobs(commands, first, world.slurm.now())
     assert world.slurm.count("sacct") == 1
     rows = zip(table.job_id, table.submit, table.start, table.end, table.state, table.limit, strict=True)
@@ -378,7 +377,7 @@ def test_the_jobs_of_the_past_are_asked_for_at_once(world: FakeWorld) -> None:
 def test_history_that_cannot_be_had_is_said(world: FakeWorld) -> None:
     world.slurm.accounting_down = True
     with pytest.raises(ClusterUnavailable, match="sacct: exit 1: Problem talking to the database"):
-        past_jobs(Commands(world.slurm.environment("alice")), 0, HOUR)
+        past_jobs(CommandRunner(world.slurm.environment("alice")), 0, HOUR)
 
 
 # A row of squeue that cannot be read

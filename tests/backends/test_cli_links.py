@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mirage.backends.cli_links import GRACE, LinkMemory
+from mirage.backends.cli_links import GRACE, LinkTracker
 from mirage.backends.jobquery import MOST_PARTS, Fates
-from mirage.domain.chainid import owned_id
 from mirage.domain.job import ABSENT, Job, JobId, JobState
-from mirage.domain.link import NO_JOB
-from mirage.domain.linkidentity import LinkIdentity
+from mirage.domain.link import NO_JOB, LinkIdentity
 from mirage.domain.snapshot import JobColumns
-from mirage.slurm.queuetext import Queue, QueuedJob
+from mirage.domain.tags import owned_id
+from mirage.slurm.queuetext import Queue, QueueRow
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -23,7 +22,7 @@ TAG, ID, NOW = "mirage:svc:1", JobId(7), 1_000_000
 RUNS = Job(ID, "svc", "alice", "cpu", 1, 3_600, JobState.RUNNING, NOW - 100, NOW - 50, NOW + 3_550, tag=TAG)
 
 
-def queue(*jobs: QueuedJob) -> Queue:
+def queue(*jobs: QueueRow) -> Queue:
     return Queue(JobColumns.none(), JobColumns.none(), (), (), (), jobs, ())
 
 
@@ -39,21 +38,21 @@ class Accounting:
         return self.fates
 
 
-def completing(exit_code: int = 0) -> QueuedJob:
-    return QueuedJob(replace(RUNS, end=NOW), completing=True, exit_code=exit_code)
+def completing(exit_code: int = 0) -> QueueRow:
+    return QueueRow(replace(RUNS, end=NOW), completing=True, exit_code=exit_code)
 
 
 @pytest.mark.parametrize("state", [JobState.COMPLETED, JobState.FAILED, JobState.TIMEOUT, JobState.CANCELLED])
 def test_a_completing_link_has_ended_as_accounting_says(state: JobState) -> None:
     told = replace(RUNS, state=state, exit_code=3, end=NOW - 1)
-    job = LinkMemory().account(queue(completing()), {TAG: ID}, Accounting(told), NOW)[TAG]
+    job = LinkTracker().account(queue(completing()), {TAG: ID}, Accounting(told), NOW)[TAG]
     assert (job.state, job.exit_code, job.end) == (state, 3, NOW - 1)
 
 
 def test_where_accounting_tells_no_exit_code_the_queue_does() -> None:
     """Like slurmrestd before v0.0.40; the queue may have forgotten the job by the next poll."""
     told = replace(RUNS, state=JobState.FAILED, exit_code=ABSENT, end=NOW - 1)
-    memory = LinkMemory()
+    memory = LinkTracker()
     assert memory.account(queue(completing(4)), {TAG: ID}, Accounting(told), NOW)[TAG].exit_code == 4
 
 
@@ -71,14 +70,14 @@ def test_where_accounting_tells_no_exit_code_the_queue_does() -> None:
 )
 def test_a_completing_link_runs_until_its_end_is_certain(accounting: Accounting) -> None:
     """COMPLETING alone does not distinguish a success from a time-out or a requeue."""
-    job = LinkMemory().account(queue(completing()), {TAG: ID}, accounting, NOW)[TAG]
+    job = LinkTracker().account(queue(completing()), {TAG: ID}, accounting, NOW)[TAG]
     assert job.state is JobState.RUNNING
     assert accounting.asked == [{ID}]
 
 
-def seen_running() -> LinkMemory:
-    memory = LinkMemory()
-    memory.account(queue(QueuedJob(RUNS, completing=False)), {TAG: ID}, Accounting(), NOW)
+def seen_running() -> LinkTracker:
+    memory = LinkTracker()
+    memory.account(queue(QueueRow(RUNS, completing=False)), {TAG: ID}, Accounting(), NOW)
     return memory
 
 
@@ -96,7 +95,7 @@ def test_what_was_never_accounted_for_is_gone_at_once() -> None:
 
 def test_nothing_is_asked_while_every_link_is_in_the_queue() -> None:
     accounting = Accounting()
-    LinkMemory().account(queue(QueuedJob(RUNS, completing=False)), {TAG: ID}, accounting, NOW)
+    LinkTracker().account(queue(QueueRow(RUNS, completing=False)), {TAG: ID}, accounting, NOW)
     assert accounting.asked == []
 
 
@@ -110,8 +109,8 @@ def test_a_job_that_another_chain_claims_stays_its_owners_link() -> None:
     """A user's own process says which job it has submitted; it may name any."""
     claimed = "mirage:mallorys:1"
     for expected in ({TAG: ID, claimed: ID}, {claimed: ID, TAG: ID}):
-        memory = LinkMemory()
-        for seen in (queue(QueuedJob(RUNS, completing=False)), queue(completing())):
+        memory = LinkTracker()
+        for seen in (queue(QueueRow(RUNS, completing=False)), queue(completing())):
             links = memory.account(seen, expected, Accounting(replace(RUNS, state=JobState.COMPLETED)), NOW)
             snapshot = memory.snapshot(NOW, seen, (), links)
             found = snapshot.link(TAG, "alice")
@@ -155,7 +154,7 @@ def test_unreadable_row_of_another_job_keeps_no_link() -> None:
 
 @pytest.mark.parametrize("row", [f"9\x1f{TAG}\x1fwhat is this?", "\x1fwhat is this?"])
 def test_unreadable_row_keeps_a_link_without_id_unaccounted(row: str) -> None:
-    memory = LinkMemory()
+    memory = LinkTracker()
     for _ in range(2):
         assert memory.account(replace(queue(), unreadable=(row,)), {TAG: NO_JOB}, Accounting(), NOW) == {}
         assert memory.unaccounted == {TAG}
@@ -169,7 +168,7 @@ OTHER = "mirage:other:1"
 def test_a_link_without_an_id_is_unaccounted_until_it_was_asked_for() -> None:
     """After a crash it may have run to its end unseen; that other links are asked for says nothing of it."""
     told = replace(RUNS, job_id=JobId(8), state=JobState.COMPLETED, end=NOW - 1, tag=OTHER)
-    memory, accounting = LinkMemory(), Accounting(told, lagging=False)
+    memory, accounting = LinkTracker(), Accounting(told, lagging=False)
     expected = {TAG: ID, OTHER: NO_JOB}
     assert OTHER not in memory.account(queue(), expected, lambda ids: Fates({}, lagging=False), NOW)
     assert memory.unaccounted == {OTHER}
@@ -184,11 +183,11 @@ OWN = f"mirage:{owned_id('svc', 'alice')}:1"
 @pytest.mark.parametrize("forged", [JobId(3), JobId(9)])
 def test_a_forged_tag_does_not_hide_that_a_link_without_an_id_has_ended(forged: JobId) -> None:
     """The answer to its submission was lost, and it ran and ended before the next poll."""
-    lives = QueuedJob(replace(RUNS, job_id=forged, user="mallory", tag=OWN), completing=False)
+    lives = QueueRow(replace(RUNS, job_id=forged, user="mallory", tag=OWN), completing=False)
     ended = replace(RUNS, state=JobState.TIMEOUT, end=NOW - 1, tag=OWN)
     also = replace(ended, job_id=JobId(forged + 1), user="mallory", state=JobState.FAILED)
     for told in ((ended, also), (also, ended)):
-        jobs = LinkMemory().account(queue(lives), {OWN: NO_JOB}, Accounting(*told), NOW)
+        jobs = LinkTracker().account(queue(lives), {OWN: NO_JOB}, Accounting(*told), NOW)
         assert (jobs[OWN].user, jobs[OWN].state) == ("alice", JobState.TIMEOUT)
 
 
@@ -196,9 +195,9 @@ def test_a_forged_tag_does_not_hide_that_a_link_without_an_id_has_ended(forged: 
 def test_a_forged_tag_does_not_hide_a_link_that_waits(forged: JobId) -> None:
     waits = replace(RUNS, state=JobState.PENDING, start=ABSENT, end=ABSENT, tag=OWN)
     lives = replace(RUNS, job_id=forged, user="mallory", tag=OWN)
-    memory, accounting = LinkMemory(), Accounting()
+    memory, accounting = LinkTracker(), Accounting()
     jobs = memory.account(
-        queue(QueuedJob(lives, completing=False), QueuedJob(waits, completing=False)),
+        queue(QueueRow(lives, completing=False), QueueRow(waits, completing=False)),
         {OWN: NO_JOB},
         accounting,
         NOW,
@@ -207,7 +206,7 @@ def test_a_forged_tag_does_not_hide_a_link_that_waits(forged: JobId) -> None:
 
 
 def test_a_link_without_an_id_is_unaccounted_while_accounting_is_away() -> None:
-    memory, away = LinkMemory(), Accounting(answered=False)
+    memory, away = LinkTracker(), Accounting(answered=False)
     for later in (0, 60, 100 * GRACE):
         assert memory.account(queue(), {OTHER: NO_JOB}, away, NOW + later) == {}
         assert memory.unaccounted == {OTHER}
@@ -216,7 +215,7 @@ def test_a_link_without_an_id_is_unaccounted_while_accounting_is_away() -> None:
 
 
 def test_a_link_never_seen_is_unaccounted_while_accounting_may_lag() -> None:
-    memory, lagging = LinkMemory(), Accounting()
+    memory, lagging = LinkTracker(), Accounting()
     assert memory.account(queue(), {TAG: ID}, lagging, NOW) == {}
     assert memory.unaccounted == {TAG}
     assert memory.account(queue(), {TAG: ID}, lagging, NOW + 1 + GRACE) == {}
@@ -243,7 +242,7 @@ class Picky(Accounting):
 
 @pytest.mark.parametrize("rejected", [(1,), (50,), (100,), (3, 4, 97), tuple(range(1, 101, 11))])
 def test_rejected_job_hides_no_other(rejected: tuple[int, ...]) -> None:
-    memory, accounting = LinkMemory(), Picky(*rejected)
+    memory, accounting = LinkTracker(), Picky(*rejected)
     good = {tag for tag, job_id in MANY.items() if job_id not in rejected}
     found: set[str] = set()
     for cycle in range(60):
@@ -257,7 +256,7 @@ def test_rejected_job_hides_no_other(rejected: tuple[int, ...]) -> None:
 
 def test_rejected_job_is_held_and_others_are_given_up_in_time() -> None:
     """A job without an answer is not taken for one that accounting does not know."""
-    memory, accounting = LinkMemory(), Picky(1)
+    memory, accounting = LinkTracker(), Picky(1)
     accounting.fates = Fates(dict.fromkeys(accounting.fates.jobs, RUNS))
     expected = {"mirage:svc1:1": JobId(1), "mirage:svc2:1": JobId(2)}
     for later in (0, GRACE + 1):
@@ -266,7 +265,7 @@ def test_rejected_job_is_held_and_others_are_given_up_in_time() -> None:
 
 
 def test_jobs_are_asked_for_at_once_when_the_rejection_is_over() -> None:
-    memory, accounting = LinkMemory(), Picky(1)
+    memory, accounting = LinkTracker(), Picky(1)
     memory.account(queue(), MANY, accounting, NOW)
     accounting.rejected, accounting.asked = set(), []
     assert memory.account(queue(), MANY, accounting, NOW + 60).keys() == MANY.keys()
@@ -275,7 +274,7 @@ def test_jobs_are_asked_for_at_once_when_the_rejection_is_over() -> None:
 
 def test_accounting_that_is_away_is_asked_once() -> None:
     accounting = Accounting(answered=False)
-    LinkMemory().account(queue(), MANY, accounting, NOW)
+    LinkTracker().account(queue(), MANY, accounting, NOW)
     assert len(accounting.asked) == 1
 
 
@@ -288,14 +287,14 @@ ENDED = replace(RUNS, state=JobState.NODE_FAIL, end=NOW - 20)
 
 
 def shown(job: Job, *, is_completing: bool = False) -> Queue:
-    return queue(QueuedJob(job, completing=is_completing, exit_code=0))
+    return queue(QueueRow(job, completing=is_completing, exit_code=0))
 
 
 @pytest.mark.parametrize("comment", ["", "mine", "mirage:other:1", "mirage:svc:2"])
 @pytest.mark.parametrize("is_completing", [False, True])
 def test_reused_id_in_the_queue_is_not_the_link(comment: str, is_completing: bool) -> None:
     seen, accounting = shown(replace(OWN16, tag=comment), is_completing=is_completing), Accounting(lagging=False)
-    assert TAG not in LinkMemory().account(seen, {TAG: ID}, accounting, NOW, KNOWN)
+    assert TAG not in LinkTracker().account(seen, {TAG: ID}, accounting, NOW, KNOWN)
     assert ID in accounting.asked[0]
 
 
@@ -307,12 +306,12 @@ def test_reused_id_link_ended_as_its_own_row_says(tag: str) -> None:
         accounting = Accounting()
         accounting.fates = Fates.of_runs(runs, ())
         for seen in (shown(OWN16), queue()):
-            found = LinkMemory().account(seen, {TAG: ID}, accounting, NOW, KNOWN)
+            found = LinkTracker().account(seen, {TAG: ID}, accounting, NOW, KNOWN)
             assert found == {TAG: ENDED}
 
 
 def test_reused_id_link_of_which_nothing_is_known_is_lost_in_time() -> None:
-    memory, accounting = LinkMemory(), Accounting(replace(OWN16, state=JobState.COMPLETED, end=NOW - 1))
+    memory, accounting = LinkTracker(), Accounting(replace(OWN16, state=JobState.COMPLETED, end=NOW - 1))
     assert memory.account(shown(OWN16), {TAG: ID}, accounting, NOW, KNOWN) == {}
     assert memory.unaccounted == {TAG}, "accounting may not know of its end yet"
     assert memory.account(shown(OWN16), {TAG: ID}, accounting, NOW + GRACE + 1, KNOWN) == {}
@@ -331,7 +330,7 @@ def test_reused_id_of_a_link_of_another_chain_shows_that_link() -> None:
     other = replace(RUNS, name="other", submit=NOW - 10, tag=OTHER)
     known = KNOWN | {OTHER: LinkIdentity(OTHER, "alice", "other")}
     for expected in ({TAG: ID, OTHER: ID}, {OTHER: ID, TAG: ID}, {TAG: ID, OTHER: NO_JOB}):
-        found = LinkMemory().account(shown(other), expected, Accounting(lagging=False), NOW, known)
+        found = LinkTracker().account(shown(other), expected, Accounting(lagging=False), NOW, known)
         assert found == {OTHER: other}
 
 
@@ -340,7 +339,7 @@ def test_edited_comment_loses_no_link() -> None:
     requeued = replace(edited, state=JobState.PENDING, submit=NOW, start=ABSENT, end=ABSENT)
     accounting = Accounting()
     for job in (edited, replace(edited, name="renamed"), requeued):
-        assert LinkMemory().account(shown(job), {TAG: ID}, accounting, NOW, KNOWN) == {TAG: replace(job, tag=TAG)}
+        assert LinkTracker().account(shown(job), {TAG: ID}, accounting, NOW, KNOWN) == {TAG: replace(job, tag=TAG)}
     assert accounting.asked == [{ID}], "only for the run that the requeue ended"
 
 
@@ -349,7 +348,7 @@ def test_other_job_of_accounting_has_all_runs_asked_for_once() -> None:
     other = replace(OWN16, state=JobState.COMPLETED, end=NOW - 1)
     last, every = Accounting(other), Accounting()
     every.fates = Fates.of_runs([replace(ENDED, tag=""), other], ())
-    found = LinkMemory().account(shown(OWN16), {TAG: ID, OTHER: JobId(8)}, last, NOW, KNOWN, every)
+    found = LinkTracker().account(shown(OWN16), {TAG: ID, OTHER: JobId(8)}, last, NOW, KNOWN, every)
     assert found[TAG] == ENDED
     assert (last.asked, every.asked) == ([{ID, JobId(8)}], [{ID}])
 
@@ -374,4 +373,4 @@ def test_parts_of_a_rejected_list_keep_every_run() -> None:
         return Fates({}, answered=False, rejected="too long") if len(ids) > 1 else rows if ID in ids else Fates({})
 
     expected = {TAG: ID, OTHER: JobId(8)}
-    assert LinkMemory().account(queue(), expected, ask, NOW, KNOWN)[TAG] == ENDED
+    assert LinkTracker().account(queue(), expected, ask, NOW, KNOWN)[TAG] == ENDED

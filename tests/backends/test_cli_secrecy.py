@@ -11,17 +11,15 @@ import pytest
 from backends.contract import HOUR, Doing
 from backends.test_cli import FakeWorld, slurm, world
 
-from mirage.backends.cli import CliCluster
-from mirage.backends.cli_history import past_jobs
-from mirage.backends.cli_links import LinkMemory
-from mirage.backends.execution import Commands
+from mirage.backends.cli import CliCluster, past_jobs
+from mirage.backends.cli_links import LinkTracker
+from mirage.backends.cluster_queries import CliVisibility
+from mirage.backends.execution import CommandRunner
 from mirage.backends.jobquery import Fates
-from mirage.backends.visibility import CliVisibility
 from mirage.domain.job import ABSENT, Job, JobId, JobState
-from mirage.domain.link import NO_JOB
-from mirage.domain.linkidentity import LinkIdentity, is_link
+from mirage.domain.link import NO_JOB, LinkIdentity, is_link
 from mirage.domain.snapshot import JobColumns, Snapshot
-from mirage.slurm.queuetext import Queue, QueuedJob
+from mirage.slurm.queuetext import Queue, QueueRow
 
 if TYPE_CHECKING:
     from fake_slurm.fake import FakeSlurm
@@ -34,11 +32,11 @@ BOBS = LinkIdentity(TAG, "bob", "svc", "cpu", 100)
 
 
 def queue(*jobs: Job, owners: tuple[str, ...] = ()) -> Queue:
-    ours = tuple(QueuedJob(job, completing=False) for job in jobs)
+    ours = tuple(QueueRow(job, completing=False) for job in jobs)
     return Queue(JobColumns.none(), JobColumns.none(), (), (), (), ours, (), owners=frozenset(owners))
 
 
-def account(memory: LinkMemory, seen: Queue, fates: Fates | None = None) -> dict[str, Job]:
+def account(memory: LinkTracker, seen: Queue, fates: Fates | None = None) -> dict[str, Job]:
     found = fates or Fates({}, lagging=False)
     return memory.account(seen, {TAG: JobId(7)}, lambda ids: found, 1_000, {TAG: BOBS})
 
@@ -49,7 +47,7 @@ def test_cli_marks_of_answers_are_in_no_argument(world: FakeWorld) -> None:
     world.slurm.advance(HOUR)
     world.cluster.snapshot(expected={request.tag: job_id, "mirage:c:2": NO_JOB})
     world.cluster.snapshot(expected={"mirage:c:2": NO_JOB})
-    past_jobs(Commands(world.slurm.environment("alice")), 0, world.slurm.now())
+    past_jobs(CommandRunner(world.slurm.environment("alice")), 0, world.slurm.now())
     calls = [call for call in world.slurm.calls if call.command in ("squeue", "sinfo", "sacct")]
     assert {call.command for call in calls} == {"squeue", "sinfo", "sacct"}
     assert not any("\x1e" in argument for call in calls for argument in call.arguments)
@@ -63,7 +61,7 @@ def test_cli_marks_of_answers_are_in_no_argument(world: FakeWorld) -> None:
 
 @pytest.mark.parametrize("shown", ["nobody", "1001", ""])
 def test_link_whose_user_has_no_name_just_now_is_its_owners(shown: str) -> None:
-    found = account(LinkMemory(), queue(replace(JOB, user=shown)))
+    found = account(LinkTracker(), queue(replace(JOB, user=shown)))
     assert found == {TAG: JOB}
     assert Snapshot.unseen(0).link(TAG, "bob") is None
     assert replace(Snapshot.unseen(0), links=found).link(TAG, "bob") == JOB
@@ -76,7 +74,7 @@ def test_link_of_another_name_is_none_of_the_owners() -> None:
 
 
 def test_link_without_an_id_and_a_user_without_a_name_is_unknown() -> None:
-    memory = LinkMemory()
+    memory = LinkTracker()
     seen = queue(replace(JOB, user="nobody"))
     assert TAG not in memory.account(seen, {TAG: NO_JOB}, lambda ids: Fates({}), 1_000, {TAG: BOBS})
     assert memory.unaccounted == {TAG}, "it may be the link: not lost, and not sent again"
@@ -86,7 +84,7 @@ def test_link_without_an_id_and_a_user_without_a_name_is_unknown() -> None:
 
 
 def test_link_that_slurm_may_hide_is_not_lost(caplog: pytest.LogCaptureFixture) -> None:
-    memory = LinkMemory("mirage")
+    memory = LinkTracker("mirage")
     with caplog.at_level(logging.WARNING):
         assert account(memory, queue(owners=("mirage",))) == {}
         assert account(memory, queue()) == {}
@@ -96,7 +94,7 @@ def test_link_that_slurm_may_hide_is_not_lost(caplog: pytest.LogCaptureFixture) 
 
 @pytest.mark.parametrize("state", [JobState.COMPLETED, JobState.RUNNING])
 def test_link_that_slurm_may_hide_ends_as_accounting_tells(state: JobState) -> None:
-    memory = LinkMemory("mirage")
+    memory = LinkTracker("mirage")
     row = replace(JOB, state=state, end=900 if state.finished else ABSENT)
     found = account(memory, queue(), Fates({JobId(7): row}))
     assert found == ({TAG: row} if state.finished else {})
@@ -105,7 +103,7 @@ def test_link_that_slurm_may_hide_ends_as_accounting_tells(state: JobState) -> N
 
 @pytest.mark.parametrize("me", ["bob", ""])
 def test_link_that_slurm_would_show_is_lost(me: str) -> None:
-    memory = LinkMemory(me)
+    memory = LinkTracker(me)
     assert account(memory, queue()) == {}
     assert memory.unaccounted == frozenset()
 
@@ -119,7 +117,7 @@ def test_link_is_lost_by_what_slurm_says_and_not_because_some_jobs_are_seen(show
         told.append(seen)
         return shows_all
 
-    memory = LinkMemory("mirage", asked)
+    memory = LinkTracker("mirage", asked)
     assert account(memory, queue(owners=("carol", "mirage"))) == {}
     assert memory.unaccounted == (frozenset() if shows_all else {TAG})
     assert told == [True]
@@ -127,7 +125,7 @@ def test_link_is_lost_by_what_slurm_says_and_not_because_some_jobs_are_seen(show
 
 def test_link_that_slurm_does_not_hide_is_lost() -> None:
     answers = iter((False, True, False))
-    memory = LinkMemory("mirage", lambda seen: next(answers))
+    memory = LinkTracker("mirage", lambda seen: next(answers))
     none = Fates({}, lagging=False)
     lost = []
     for now in (1_000, 1_059, 1_060, 1_120):
@@ -158,14 +156,14 @@ def test_account_sees_all_jobs(
     slurm: FakeSlurm, account: str, told: dict[tuple[str, str], str], seen: bool
 ) -> None:
     slurm.told |= told
-    assert CliVisibility(Commands(slurm.environment("alice")), account)() is seen
+    assert CliVisibility(CommandRunner(slurm.environment("alice")), account)() is seen
 
 
 def test_idle_cluster_does_not_keep_a_link_that_never_arrived(world: FakeWorld) -> None:
     world.slurm.accounting = False
     world.slurm.told[CONFIG] = "PrivateData = none\n"
     expected, known = {"mirage:other:1": NO_JOB}, {"mirage:other:1": LinkIdentity("mirage:other:1", "alice")}
-    as_mirage = CliCluster(Commands(world.slurm.environment("alice")), world.slurm, "mirage")
+    as_mirage = CliCluster(CommandRunner(world.slurm.environment("alice")), world.slurm, "mirage")
     assert as_mirage.snapshot(expected=expected, identities=known).unaccounted == frozenset()
 
 
@@ -174,7 +172,7 @@ def test_cluster_tells_whose_jobs_it_shows(world: FakeWorld) -> None:
     world.slurm.advance(2 * HOUR)
     world.slurm.accounting = False
     expected, known = {request.tag: job_id}, {request.tag: LinkIdentity(request.tag, "alice")}
-    as_mirage = CliCluster(Commands(world.slurm.environment("alice")), world.slurm, "mirage")
+    as_mirage = CliCluster(CommandRunner(world.slurm.environment("alice")), world.slurm, "mirage")
     assert as_mirage.snapshot(expected=expected, identities=known).unaccounted == {request.tag}
     world.foreign_job()
     assert as_mirage.snapshot(queue=False, expected=expected, identities=known).unaccounted == {request.tag}

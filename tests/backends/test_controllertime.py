@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mirage.backends.controllertime import cli_controller_time, rest_controller_time
-from mirage.backends.execution import Commands
+from mirage.backends.cluster_queries import cli_controller_time, rest_controller_time
+from mirage.backends.execution import CommandRunner
 from mirage.domain.errors import ClusterUnavailable
 
 ASSETS = Path(__file__).resolve().parents[1] / "assets"
@@ -51,7 +51,7 @@ def test_sdiag_tells_it_or_the_controller_does_not_answer(script: str, answers: 
     sdiag = tmp_path / "sdiag"
     sdiag.write_text(f"#!/bin/sh\n{script}\n")
     sdiag.chmod(0o755)
-    commands = Commands({"PATH": str(tmp_path) + ":/usr/bin:/bin"}, 30.0)
+    commands = CommandRunner({"PATH": str(tmp_path) + ":/usr/bin:/bin"}, 30.0)
     if answers:
         assert cli_controller_time(commands) == 1_795_275_762
     else:

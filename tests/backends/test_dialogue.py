@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from mirage.backends.dialogue import TooMuch, converse
+from mirage.backends.execution import TooMuch, converse
 
 
 def process(script: str) -> subprocess.Popen[bytes]:

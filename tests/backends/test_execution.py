@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from mirage.backends.execution import ArgumentsRefused, Commands, LaunchSettings
+from mirage.backends.execution import ArgumentsRefused, CommandRunner, LaunchSettings
 from mirage.domain.errors import ClusterUnavailable
 
 
-def program(folder: Path, text: str) -> Commands:
+def program(folder: Path, text: str) -> CommandRunner:
     path = folder / "squeue"
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
-    return Commands({"PATH": f"{folder}:/usr/bin:/bin", "SLURM_CONF": "/etc/slurm/other.conf"}, timeout=1)
+    return CommandRunner({"PATH": f"{folder}:/usr/bin:/bin", "SLURM_CONF": "/etc/slurm/other.conf"}, timeout=1)
 
 
 def runs(pid: int) -> bool:
@@ -53,7 +53,7 @@ def test_a_command_that_hangs_takes_its_children_with_it(tmp_path: Path) -> None
 
 
 def test_a_command_that_prints_for_ever_is_ended(tmp_path: Path) -> None:
-    endless = Commands({"PATH": "/usr/bin:/bin"}, timeout=60, most=1 << 20)
+    endless = CommandRunner({"PATH": "/usr/bin:/bin"}, timeout=60, most=1 << 20)
     began = time.monotonic()
     with pytest.raises(ClusterUnavailable, match="1 MiB"):
         endless.run(["yes"])
@@ -62,7 +62,7 @@ def test_a_command_that_prints_for_ever_is_ended(tmp_path: Path) -> None:
 
 def test_what_a_users_environment_makes_sbatch_print_is_bounded(tmp_path: Path) -> None:
     with pytest.raises(ClusterUnavailable, match="1 MiB"):
-        Commands({"PATH": "/usr/bin:/bin"}, timeout=60).run(["yes"], launch=LaunchSettings())
+        CommandRunner({"PATH": "/usr/bin:/bin"}, timeout=60).run(["yes"], launch=LaunchSettings())
 
 
 def test_a_killed_command_says_so(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fake_slurm.fake import FakeSlurm
 
-from mirage.backends.execution import Commands
+from mirage.backends.execution import CommandRunner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,7 @@ def slurm(tmp_path: Path) -> Iterator[FakeSlurm]:
 def ask(
     slurm: FakeSlurm, *argv: str, user: str = "alice", script: str = "", **environment: str
 ) -> tuple[str, str, int]:
-    commands = Commands(slurm.environment(user) | {"SLURM_TIME_FORMAT": "%s"} | environment)
+    commands = CommandRunner(slurm.environment(user) | {"SLURM_TIME_FORMAT": "%s"} | environment)
     answer = commands.run(argv, stdin=script.encode())
     return answer.out, answer.err, answer.status
 

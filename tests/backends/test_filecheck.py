@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mirage.backends.filecheck import Viewer, check_files
+from mirage.backends.file_check import Viewer, check_files
 from mirage.domain.files import HANDOVER_FOLDER, FileState, Presence
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from backends.rest_world import EMPTY, cluster, fake, recorded, token
 
-from mirage.backends.execution import Commands
+from mirage.backends.execution import CommandRunner
 from mirage.domain.errors import ClusterUnavailable
 from mirage.domain.job import JobId
 
@@ -138,7 +138,7 @@ def test_nodes_of_which_none_is_understood_are_no_answer(fake: FakeSlurmrestd, c
 
 def test_words_of_a_command_are_any_bytes(tmp_path: pathlib.Path, executable: Callable[[str], None]) -> None:
     executable("printf 'x\\377\\000\\303'; printf '\\355\\240\\200' >&2")
-    answer = Commands({"PATH": str(tmp_path)}).run(["said"])
+    answer = CommandRunner({"PATH": str(tmp_path)}).run(["said"])
     assert answer.out.encode("utf-8", "surrogateescape") == b"x\xff\x00\xc3"
     assert answer.err.encode("utf-8", "surrogateescape") == b"\xed\xa0\x80"
 

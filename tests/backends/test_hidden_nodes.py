@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from fake_slurm.fake import FakeSlurm
 
 from mirage.backends.cli import CliCluster
-from mirage.backends.execution import Commands
+from mirage.backends.execution import CommandRunner
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,9 +23,9 @@ def test_queue_is_seen_where_slurm_shows_no_nodes(tmp_path: Path, caplog: pytest
     (tmp_path / "sinfo").chmod(0o755)
     with FakeSlurm(tmp_path / "slurm") as slurm:
         environment = slurm.environment("alice")
-        own = Commands(environment)
+        own = CommandRunner(environment)
         assert own.run(["sbatch", "--partition=cpu", "--time=10", "--wrap=true"]).status == 0
-        commands = Commands(environment | {"PATH": f"{tmp_path}:{environment['PATH']}"})
+        commands = CommandRunner(environment | {"PATH": f"{tmp_path}:{environment['PATH']}"})
         cluster = CliCluster(commands, slurm)
         for _ in range(3):
             seen = cluster.snapshot()

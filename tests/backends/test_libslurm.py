@@ -16,8 +16,8 @@ import pytest
 from backends.recorded_squeue import MARK, PENDING, RUNNING, links_seen, links_told, recorded_squeue, seen, told
 
 from mirage.backends import libslurm_records
-from mirage.backends.acting.links_only import Identity
 from mirage.backends.libslurm import Libslurm, LibslurmActuator, LibslurmCluster
+from mirage.backends.links_only import JobIdentity
 from mirage.domain.errors import (
     ClusterUnavailable,
     ConfigError,
@@ -37,7 +37,7 @@ from mirage.domain.job import (
     SignalReach,
     WarnSignal,
 )
-from mirage.slurm import nodetext
+from mirage.slurm import node_text
 from mirage.slurm.rest.queue import read_queue
 
 ASSETS = Path(__file__).resolve().parents[1] / "assets"
@@ -182,7 +182,7 @@ def test_odd_record_of_accounting_costs_itself_alone(
 
 
 def test_partitions_are_sinfos(folder: Path, cluster: LibslurmCluster) -> None:
-    told, _ = nodetext.read_partitions((folder / "sinfo.txt").read_text(), MARK)
+    told, _ = node_text.read_partitions((folder / "sinfo.txt").read_text(), MARK)
     assert {part.name: part for part in cluster.snapshot().partitions} == {part.name: part for part in told}
 
 
@@ -299,7 +299,7 @@ def test_cancelling_what_has_ended_is_no_error(fake: FakePyslurm, actuator: Libs
 def test_identity_is_the_jobs_own(fake: FakePyslurm, actuator: LibslurmActuator) -> None:
     job = fake.jobs[0]
     job.user_name, job.comment, job.submit_time = "alice", "mirage:c:1", 1_790_000_000
-    assert actuator.identify(JobId(job.id), "alice") == Identity("alice", "mirage:c:1", 1_790_000_000)
+    assert actuator.identify(JobId(job.id), "alice") == JobIdentity("alice", "mirage:c:1", 1_790_000_000)
     with pytest.raises(UnknownJob):
         actuator.identify(JobId(99_999_999), "alice")
     with pytest.raises(NotPermitted):

@@ -11,13 +11,13 @@ import pytest
 from backends.test_cli_links import ID, KNOWN, NOW, RUNS, TAG, Accounting, shown
 from fake_slurm.fake import HOUR, FakeSlurm
 
+from mirage.backends.cli import CliLinkAccounting
 from mirage.backends.cli_actuator import CliActuator
-from mirage.backends.cli_links import GRACE, LinkMemory
-from mirage.backends.cli_pastlinks import CliLinkAccounting
-from mirage.backends.execution import Commands
-from mirage.domain.chainid import split_tag
+from mirage.backends.cli_links import GRACE, LinkTracker
+from mirage.backends.execution import CommandRunner
 from mirage.domain.errors import BadSpelling, ClusterUnavailable
 from mirage.domain.job import BatchScript, JobId, JobRequest
+from mirage.domain.tags import split_tag
 from mirage.slurm import accounting
 from mirage.slurm.rows import CELL
 
@@ -44,13 +44,13 @@ def slurm(tmp_path: Path) -> Iterator[FakeSlurm]:
 
 def link_accounting(slurm: FakeSlurm, flags: str = "job_comment") -> CliLinkAccounting:
     slurm.told["scontrol", "config"] = f"AccountingStoreFlags    = {flags}\n"
-    return CliLinkAccounting(Commands(slurm.environment("alice")))
+    return CliLinkAccounting(CommandRunner(slurm.environment("alice")))
 
 
 def submit(slurm: FakeSlurm, tag: str) -> JobId:
     script = BatchScript(f"#!/bin/sh\n#FAKE runs={HOUR}\n", directory="/")
     request = JobRequest("svc", "alice", 2 * HOUR, partition="cpu", tag=tag, batch=script)
-    return CliActuator(Commands(slurm.environment("alice")), "alice").submit(request)
+    return CliActuator(CommandRunner(slurm.environment("alice")), "alice").submit(request)
 
 
 def test_past_links_are_those_with_a_tag_or_a_known_id(printed: tuple[str, str]) -> None:
@@ -118,6 +118,6 @@ def test_past_links_without_accounting_are_not_known(slurm: FakeSlurm) -> None:
 def test_running_link_is_told_by_the_queues_comment() -> None:
     """A later link has the job ID of an earlier one; accounting gets its comment only when it ends."""
     later = replace(RUNS, submit=NOW - 10, tag=TAG.rpartition(":")[0] + ":99")
-    memory = LinkMemory()
+    memory = LinkTracker()
     for time in (NOW, NOW + GRACE + 1):
         assert TAG not in memory.account(shown(later), {TAG: ID}, Accounting(replace(later, tag="")), time, KNOWN)

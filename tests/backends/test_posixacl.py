@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mirage.backends.filecheck import Viewer, check_files
-from mirage.backends.posixacl import AccessList, read_access_list
+from mirage.backends.file_check import AccessList, Viewer, check_files, read_access_list
 from mirage.domain.files import FileState, Presence
 
 if TYPE_CHECKING:

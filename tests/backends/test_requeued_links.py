@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from backends.test_cli_links import ID, KNOWN, NOW, RUNS, TAG, Accounting, queue, shown
 
-from mirage.backends.cli_links import LinkMemory
+from mirage.backends.cli_links import LinkTracker
 from mirage.backends.jobquery import Fates
 from mirage.domain.job import ABSENT, JobState, PastRun
 
@@ -17,7 +17,7 @@ def test_last_run_of_a_requeued_link_is_its_fate() -> None:
     last = replace(RUNS, state=JobState.COMPLETED, submit=NOW - 20, start=NOW - 15, end=NOW - 1, tag="")
     accounting = Accounting()
     accounting.fates = Fates.of_runs([first, last], ())
-    found = LinkMemory().account(queue(), {TAG: ID}, accounting, NOW, KNOWN)
+    found = LinkTracker().account(queue(), {TAG: ID}, accounting, NOW, KNOWN)
     runs = (PastRun(RUNS.submit, RUNS.start, NOW - 20),)
     assert found == {TAG: replace(last, tag=TAG, past_runs=runs)}, "the run before is a separate link"
 
@@ -30,7 +30,7 @@ def test_requeued_link_has_the_runs_that_accounting_tells(state: JobState) -> No
     other = replace(first, name="own16", user="bob", end=NOW - 7)
     last, every = Accounting(again), Accounting()
     every.fates = Fates.of_runs([first, other, replace(again, tag="", end=ABSENT)], ())
-    found = LinkMemory().account(shown(again), {TAG: ID}, last, NOW, KNOWN, every)
+    found = LinkTracker().account(shown(again), {TAG: ID}, last, NOW, KNOWN, every)
     assert found[TAG] == replace(again, past_runs=(PastRun(RUNS.submit, RUNS.start, NOW - 20),))
     assert (last.asked, every.asked) == ([], [{ID}])
 
@@ -45,7 +45,7 @@ def test_resized_link_has_had_one_run(resized: int, lasts: bool) -> None:
     sizes[-1] = replace(sizes[-1], state=state, end=end)
     last, every = Accounting(), Accounting()
     last.fates, every.fates = Fates.of_runs(sizes[-1:], ()), Fates.of_runs(sizes, ())
-    found = LinkMemory().account(queue(), {TAG: ID}, last, NOW, KNOWN, every)
+    found = LinkTracker().account(queue(), {TAG: ID}, last, NOW, KNOWN, every)
     if not lasts:
         assert found[TAG] == replace(sizes[-1], submit=RUNS.submit, tag=TAG)
     assert not any(job.past_runs for job in found.values())
@@ -59,7 +59,7 @@ def test_resized_link_that_is_requeued_has_had_two_runs() -> None:
     again = replace(RUNS, state=JobState.RUNNING, nodes=1, submit=NOW - 20, start=NOW - 10)
     every = Accounting()
     every.fates = Fates.of_runs([again, smaller, first], ())
-    found = LinkMemory().account(shown(again), {TAG: ID}, Accounting(again), NOW, KNOWN, every)
+    found = LinkTracker().account(shown(again), {TAG: ID}, Accounting(again), NOW, KNOWN, every)
     assert found[TAG].past_runs == (PastRun(RUNS.submit, RUNS.start, NOW - 20),)
 
 
@@ -70,11 +70,11 @@ def test_link_that_ran_before_anybody_saw_it_has_that_run(sent: int, asked: bool
     never_seen = {TAG: replace(KNOWN[TAG], submit=ABSENT, sent=sent)}
     every = Accounting()
     every.fates = Fates.of_runs([first, replace(again, tag="")], ())
-    found = LinkMemory().account(shown(again), {TAG: ID}, Accounting(again), NOW, never_seen, every)
+    found = LinkTracker().account(shown(again), {TAG: ID}, Accounting(again), NOW, never_seen, every)
     assert found[TAG].past_runs == ((PastRun(RUNS.submit, RUNS.start, NOW - 20),) if asked else ())
     assert every.asked == ([{ID}] if asked else [])
     away = Accounting(answered=False)
-    found = LinkMemory().account(shown(again), {TAG: ID}, Accounting(again), NOW, never_seen, away)
+    found = LinkTracker().account(shown(again), {TAG: ID}, Accounting(again), NOW, never_seen, away)
     assert found[TAG] == again, "its submit time is kept"
 
 
@@ -82,14 +82,14 @@ def test_requeued_link_is_asked_about_once() -> None:
     again = replace(RUNS, state=JobState.PENDING, submit=NOW - 5, start=ABSENT)
     known = {TAG: replace(KNOWN[TAG], submit=again.submit)}
     accounting = Accounting()
-    LinkMemory().account(shown(again), {TAG: ID}, accounting, NOW, known)
+    LinkTracker().account(shown(again), {TAG: ID}, accounting, NOW, known)
     assert accounting.asked == []
 
 
 def test_requeued_link_without_an_answer_stays_as_seen() -> None:
     again = replace(RUNS, state=JobState.PENDING, submit=NOW - 5, start=ABSENT)
     away = Accounting(answered=False)
-    assert LinkMemory().account(shown(again), {TAG: ID}, away, NOW, KNOWN) == {
+    assert LinkTracker().account(shown(again), {TAG: ID}, away, NOW, KNOWN) == {
         TAG: replace(again, runs_untold=True)
     }
 
@@ -98,7 +98,7 @@ def test_requeued_link_without_an_answer_stays_as_seen() -> None:
 @pytest.mark.parametrize("was_seen", [True, False])
 def test_job_on_its_way_to_the_queue_keeps_the_start_that_was_seen(start: int, was_seen: bool) -> None:
     """Slurm shows it as completing, with a start that moves with the clock, or none."""
-    memory = LinkMemory()
+    memory = LinkTracker()
     if was_seen:
         memory.account(shown(RUNS), {TAG: ID}, Accounting(), NOW - 60, KNOWN)
     leaving = replace(RUNS, start=start, end=start if start == ABSENT else NOW + 600)
@@ -110,5 +110,5 @@ def test_job_on_its_way_to_the_queue_keeps_the_start_that_was_seen(start: int, w
 
 def test_completing_job_whose_end_is_past_has_ended_then() -> None:
     ended = replace(RUNS, end=NOW - 1)
-    found = LinkMemory().account(shown(ended, is_completing=True), {TAG: ID}, Accounting(), NOW, KNOWN)
+    found = LinkTracker().account(shown(ended, is_completing=True), {TAG: ID}, Accounting(), NOW, KNOWN)
     assert (found[TAG].start, found[TAG].end) == (RUNS.start, NOW - 1)

@@ -17,7 +17,7 @@ from mirage.domain.errors import (
 )
 from mirage.domain.job import ABSENT, JobId, JobState
 from mirage.domain.link import NO_JOB
-from mirage.domain.pastlinks import PastLinks
+from mirage.domain.tags import PastLinks
 
 if TYPE_CHECKING:
     from pathlib import Path

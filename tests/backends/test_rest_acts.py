@@ -11,11 +11,10 @@ import pytest
 from backends.fake_slurmrestd import FakeSlurmrestd, slurmrestd
 from backends.rest_world import EMPTY, REQUEST, Noon, actuator, cluster, fake, half, recorded, token
 
-from mirage.backends.acting.link_guard import LinkGuard
-from mirage.backends.acting.links_only import Identity
+from mirage.backends.links_only import JobIdentity, LinkGuard
 from mirage.backends.rest import RestCluster, RestVersion
 from mirage.backends.restactuator import OwnToken, RestActuator
-from mirage.backends.restclient import Address, Credentials, RestClient
+from mirage.backends.restclient import Credentials, RestAddress, RestClient
 from mirage.domain.errors import (
     BackEndLost,
     ClusterUnavailable,
@@ -25,7 +24,7 @@ from mirage.domain.errors import (
     UnknownJob,
 )
 from mirage.domain.job import BatchScript, JobChange, JobId, JobState, SignalReach, WarnSignal
-from mirage.slurm.rejections import is_permanent
+from mirage.slurm.error_messages import is_permanent
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,7 +38,7 @@ __all__ = ["actuator", "cluster", "fake", "token"]
 def test_over_a_unix_socket_without_a_token(tmp_path: Path) -> None:
     with slurmrestd(tmp_path / "s") as fake:
         fake.answers = {"/slurm/v0.0.38/jobs": EMPTY, "/slurm/v0.0.38/nodes": EMPTY}
-        asker = RestClient(Address.parse(fake.address), Credentials("alice"), 5)
+        asker = RestClient(RestAddress.parse(fake.address), Credentials("alice"), 5)
         assert RestCluster(asker, Noon(), RestVersion(38)).snapshot().partitions == ()
     assert "X-SLURM-USER-TOKEN" not in fake.asked[0].headers
 
@@ -50,12 +49,12 @@ def test_over_a_unix_socket_without_a_token(tmp_path: Path) -> None:
 )
 def test_bad_addresses(text: str) -> None:
     with pytest.raises(ConfigError, match="slurmrestd"):
-        Address.parse(text)
+        RestAddress.parse(text)
 
 
 def test_behind_a_proxy_paths_have_its_prefix(fake: FakeSlurmrestd, token: Path) -> None:
     fake.answers["/api/slurm/v0.0.38/jobs"] = fake.answers["/api/slurm/v0.0.38/nodes"] = EMPTY
-    address = Address.parse(f"{fake.address}/api/")
+    address = RestAddress.parse(f"{fake.address}/api/")
     RestCluster(RestClient(address, Credentials("alice", str(token))), Noon(), RestVersion(38)).snapshot()
     assert fake.paths()[0] == "/api/slurm/v0.0.38/jobs"
 
@@ -111,7 +110,9 @@ def shown(**what: Any) -> dict[str, Any]:
 
 def test_identity_is_asked_as_the_owner(fake: FakeSlurmrestd, actuator: RestActuator) -> None:
     fake.answers["GET /slurm/v0.0.38/job/9"] = shown(comment="mirage:c:1")
-    assert actuator.identify(JobId(9), "alice") == Identity("alice", "mirage:c:1", 1_700_000_000, JobState.PENDING)
+    assert actuator.identify(JobId(9), "alice") == JobIdentity(
+        "alice", "mirage:c:1", 1_700_000_000, JobState.PENDING
+    )
     assert fake.asked[-1].headers["X-SLURM-USER-NAME"] == "alice"
 
 

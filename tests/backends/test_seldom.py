@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mirage.backends.cli_links import _by_tag
 from mirage.backends.seldom import Seldom
 from mirage.domain.job import Job, JobId, JobState
-from mirage.slurm.queuetext import QueuedJob
+from mirage.slurm.queuetext import QueueRow
 
 if TYPE_CHECKING:
     import pytest
@@ -27,6 +27,6 @@ def test_duplicate_tags_do_not_flood_the_log(caplog: pytest.LogCaptureFixture) -
     ]
     with caplog.at_level(logging.WARNING):
         for _ in range(100):
-            _, rivals = _by_tag([QueuedJob(job, completing=False) for job in jobs], {}, {})
+            _, rivals = _by_tag([QueueRow(job, completing=False) for job in jobs], {}, {})
             assert len(rivals) == 8
     assert len([line for line in caplog.messages if "duplicate_tag" in line]) == 1

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from small_trace import CLUSTER, DAY, HOUR, trace
 
-from mirage.backends.paced import PacedCluster
-from mirage.backends.simulated import Run, SimulatedCluster
+from mirage.backends.simulated import PacedCluster, SimulatedCluster, SimulatedExecution
 from mirage.domain.errors import SubmissionRejected, UnknownJob
 from mirage.domain.job import JobChange, JobId, JobRequest, JobState
 from mirage.domain.jobtable import JobTable, Names
@@ -60,7 +59,7 @@ def test_whoever_looks_in_real_time_sees_what_jobs_are_called(cluster: Simulated
 
 
 def test_the_script_says_how_a_job_goes(warm: Simulation) -> None:
-    cluster = SimulatedCluster(warm.copy(), lambda request: Run(100, JobState.FAILED, 3))
+    cluster = SimulatedCluster(warm.copy(), lambda request: SimulatedExecution(100, JobState.FAILED, 3))
     cluster.submit(LINK)
     cluster.advance(NOON + 5 * DAY)
     job = cluster.snapshot().links[LINK.tag]

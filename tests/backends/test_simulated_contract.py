@@ -7,9 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 from backends.contract import HOUR, Contract, Doing, Facts, World
 
-from mirage.backends.simulated import Run, SimulatedCluster
+from mirage.backends.simulated import SimulatedCluster, SimulatedExecution
 from mirage.domain.job import JobRequest, JobState
-from mirage.simulator.cluster import ClusterConfig, NodeGroup, Partition, PriorityWeights, SchedulerParameters
+from mirage.simulator.cluster import (
+    ClusterConfig,
+    NodeGroup,
+    Partition,
+    PriorityWeights,
+    SchedulerParameters,
+)
 from mirage.simulator.simulation import Simulation
 
 if TYPE_CHECKING:
@@ -49,12 +55,12 @@ class SimulatedWorld(World):
         self.simulated = SimulatedCluster(Simulation(CLUSTER, start=NOON), self._run)
         self.cluster = self.actuator = self.estimator = self.simulated
 
-    def _run(self, request: JobRequest) -> Run:
+    def _run(self, request: JobRequest) -> SimulatedExecution:
         doing = self._doings[request.tag]
         if doing.runs is None:
-            return Run(request.limit, JobState.TIMEOUT)
+            return SimulatedExecution(request.limit, JobState.TIMEOUT)
         outcome = JobState.FAILED if doing.exit_code else JobState.COMPLETED
-        return Run(doing.runs, outcome, doing.exit_code)
+        return SimulatedExecution(doing.runs, outcome, doing.exit_code)
 
     def arrange(self, request: JobRequest, doing: Doing) -> JobRequest:
         self._doings[request.tag] = doing

@@ -11,18 +11,21 @@ from typing import TYPE_CHECKING
 import pytest
 from fake_slurm.fake import FakeSlurm, Fault
 
-from mirage.backends.execution import Commands
+from mirage.backends.execution import CommandRunner
+from mirage.backends.owner_limits import EVERY, CliStandings, Granted, RunningJob, RunningJobLimits
 from mirage.backends.simulated import SimulatedCluster
-from mirage.backends.standings import Granted, Limits, RunningJob
-from mirage.backends.standings_cli import EVERY, CliStandings
 from mirage.domain.decision import NO_LIMIT, Standing
 from mirage.domain.errors import BadSpelling
 from mirage.domain.job import ABSENT, JobRequest
 from mirage.simulator.cluster import Association, Qos, Reservation
 from mirage.simulator.configuration.clusterfile import parse_cluster
 from mirage.simulator.simulation import Simulation
-from mirage.slurm.reservationtext import read_partition_nodes, read_reservations
-from mirage.slurm.sharetext import read_default_accounts, read_shares
+from mirage.slurm.shares_and_partitions import (
+    read_default_accounts,
+    read_partition_nodes,
+    read_reservations,
+    read_shares,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,7 +97,7 @@ def test_what_is_no_share_is_said(spoilt: str) -> None:
 # Limits
 
 
-def limits(*running: tuple[str, str], **changes: int) -> Limits:
+def limits(*running: tuple[str, str], **changes: int) -> RunningJobLimits:
     rows = {
         ("lab", ""): Association("lab", grp_jobs=changes.get("lab", -1)),
         ("team", ""): Association("team", parent="lab", max_jobs=changes.get("team", -1)),
@@ -102,7 +105,7 @@ def limits(*running: tuple[str, str], **changes: int) -> Limits:
         ("team", "bob"): Association("team", "bob"),
     }
     qos = {"normal": Qos("normal", max_jobs_per_user=changes.get("per_user", -1))}
-    return Limits(rows, qos, tuple(RunningJob(user, account, "normal") for user, account in running))
+    return RunningJobLimits(rows, qos, tuple(RunningJob(user, account, "normal") for user, account in running))
 
 
 RUNNING = (("alice", "team"), ("alice", "team"), ("bob", "team"), ("bob", "lab"))
@@ -127,7 +130,7 @@ def test_the_tightest_limit_counts(changes: dict[str, int], left: int) -> None:
 
 def test_accounts_in_a_circle_end() -> None:
     rows = {("a", ""): Association("a", parent="b"), ("b", ""): Association("b", parent="a", grp_jobs=2)}
-    assert Limits(rows, {}, ()).left("alice", "a", ()) == 2
+    assert RunningJobLimits(rows, {}, ()).left("alice", "a", ()) == 2
 
 
 def test_where_nothing_was_told_nothing_is_known() -> None:
@@ -173,7 +176,7 @@ def clock() -> At:
 
 @pytest.fixture
 def standings(slurm: FakeSlurm, clock: At) -> CliStandings:
-    return CliStandings(Commands(slurm.environment("alice"), 10), clock)
+    return CliStandings(CommandRunner(slurm.environment("alice"), 10), clock)
 
 
 def test_a_standing_is_what_slurm_says(standings: CliStandings) -> None:
@@ -195,7 +198,7 @@ def test_private_jobs_are_known_once_slurm_has_told(tmp_path: Path, clock: At, p
     config = re.sub(r"(?m)^PrivateData .*$", f"PrivateData = {private}", text(VERSION, "scontrol.config.txt"))
     assert f"= {private}\n" in config
     with FakeSlurm(tmp_path / "slurm", told={("scontrol", "config"): config}) as slurm:
-        standings = CliStandings(Commands(slurm.environment("alice"), 10), clock)
+        standings = CliStandings(CommandRunner(slurm.environment("alice"), 10), clock)
         assert standings.hides_jobs(), "not known yet"
         standings.refresh()
         assert standings.hides_jobs() is hidden

@@ -9,10 +9,10 @@ from backends.contract import HOUR
 from backends.test_cli import FakeWorld
 from fake_slurm.fake import FakeSlurm
 
-from mirage.backends.cli_pastlinks import CliLinkAccounting
-from mirage.backends.execution import Commands
+from mirage.backends.cli import CliLinkAccounting
+from mirage.backends.execution import CommandRunner
 from mirage.domain.job import JobState
-from mirage.slurm.state import parse_end
+from mirage.slurm.job_state import parse_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,7 +84,7 @@ def test_a_job_that_root_cancels_as_it_starts_was_not_launched(
 
 def test_a_restored_database_learns_that_a_link_was_cancelled(world: FakeWorld) -> None:
     job_id = cancelled_unseen(world, pending=False, started_after=600).job_id
-    accounting = CliLinkAccounting(Commands(world.slurm.environment("alice")))
+    accounting = CliLinkAccounting(CommandRunner(world.slurm.environment("alice")))
     found = accounting.past_links(0, world.slurm.now(), {job_id})
     assert found is not None
     assert [job.state for job in found.jobs] == [JobState.CANCELLED]

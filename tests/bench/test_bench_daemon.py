@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from mirage.bench import daemon, standin
-from mirage.bench.crowd import crowded_cluster
+from mirage.bench.loaded_cluster import crowded_cluster
 from mirage.cli.main import app
 
 SMALL = standin.sized(300, 400, 4)

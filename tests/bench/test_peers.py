@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from mirage.bench.peers import accasim, comparison
-from mirage.bench.peers.program import Program, parse_program, run_program
-from mirage.bench.peers.workload import Workload
+from mirage.bench import peers
+from mirage.bench.peers import Program, Workload, parse_program, run_program
 from mirage.domain.errors import ConfigError, MirageError
 from mirage.trace.readers import read_trace
 
@@ -99,11 +98,11 @@ def test_a_command_without_its_words_is_refused(text: str) -> None:
 def test_without_accasim_the_others_are_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setattr(comparison, "RUNS", 1)
-    monkeypatch.setattr(comparison, "_workloads", lambda traces: (THREE,))
-    monkeypatch.setattr(comparison, "_OURS", fake("job_id,start\n1,1\n2,11\n3,16\n"))
+    monkeypatch.setattr(peers, "RUNS", 1)
+    monkeypatch.setattr(peers, "_workloads", lambda traces: (THREE,))
+    monkeypatch.setattr(peers, "_OURS", fake("job_id,start\n1,1\n2,11\n3,16\n"))
     late = fake("job_id,start\n1,1\n2,11\n3,17\n")
-    (section,) = comparison.measure_peers(tmp_path, (late,), lambda step: None)
+    (section,) = peers.measure_peers(tmp_path, (late,), lambda step: None)
     rows = section.rows
     assert "mean wait 7.33 s" in rows[0][1]
     assert "mean wait 7.67 s" in rows[3][1]
@@ -114,9 +113,9 @@ def test_without_accasim_the_others_are_measured(monkeypatch: pytest.MonkeyPatch
 @pytest.fixture(scope="module")
 def accasims() -> tuple[Program, Program]:
     """Mirage's EASY and the textbook's; tests install nothing."""
-    if not (accasim.environment_folder() / "installed").is_file():
+    if not (peers.environment_folder() / "installed").is_file():
         pytest.skip("AccaSim is not installed (`mirage bench peers` does it)")
-    own, textbook = accasim.accasim_programs()
+    own, textbook = peers.accasim_programs()
     return own, textbook
 
 

@@ -12,10 +12,9 @@ from backends.fake_slurmrestd import slurmrestd
 from backends.rest_world import recorded
 from fakes import FakeCluster
 
-from mirage.backends.acting.link_guard import LinkGuard
-from mirage.bootstrap.acting import act_as_configured
-from mirage.bootstrap.world import Lore, World
-from mirage.bootstrap.worlds import build_world
+from mirage.backends.links_only import LinkGuard
+from mirage.bootstrap.backends import act_as_configured, build_world
+from mirage.bootstrap.cluster import ClusterConnection, ClusterInfo
 from mirage.config.model import Config
 from mirage.domain.errors import ConfigError, NotPermitted, SubmissionRejected
 from mirage.domain.job import BatchScript, JobId, JobRequest
@@ -25,10 +24,10 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def own() -> World:
+def own() -> ClusterConnection:
     cluster = FakeCluster()
-    lore = Lore(refresh=lambda: "nothing new")
-    return World(cluster, cluster, cluster, cluster, lore)  # type: ignore[arg-type]
+    lore = ClusterInfo(refresh=lambda: "nothing new")
+    return ClusterConnection(cluster, cluster, cluster, cluster, lore)  # type: ignore[arg-type]
 
 
 def config(
@@ -42,12 +41,12 @@ def config(
     return Config.model_validate({"acting": acting, "cluster": {"rest": {"url": url}}})
 
 
-def test_in_its_own_name_nothing_changes(own: World) -> None:
+def test_in_its_own_name_nothing_changes(own: ClusterConnection) -> None:
     assert act_as_configured(config("own"), own) is own
 
 
 @pytest.mark.parametrize("mode", ["agent", "release", "sudo", "token"])
-def test_another_acts_and_all_else_stays(own: World, mode: str) -> None:
+def test_another_acts_and_all_else_stays(own: ClusterConnection, mode: str) -> None:
     world = act_as_configured(config(mode), own)
     assert world.actuator is not own.actuator
     assert world.estimator is own.estimator, "which knows for whom it may ask"
@@ -56,7 +55,7 @@ def test_another_acts_and_all_else_stays(own: World, mode: str) -> None:
     assert (world.cluster is own.cluster) == (mode not in ("release", "token"))
 
 
-def test_sudo_mode_takes_no_chain_of_root_or_of_nobody_known(own: World) -> None:
+def test_sudo_mode_takes_no_chain_of_root_or_of_nobody_known(own: ClusterConnection) -> None:
     world = act_as_configured(config("sudo"), own)
     world.check_request(JobRequest("svc", "nobody", 60))
     for user in ("root", "#0", "no-such-user"):
@@ -64,7 +63,7 @@ def test_sudo_mode_takes_no_chain_of_root_or_of_nobody_known(own: World) -> None
             world.check_request(JobRequest("svc", user, 60))
 
 
-def test_released_jobs_are_seen_by_what_releases_them(own: World) -> None:
+def test_released_jobs_are_seen_by_what_releases_them(own: ClusterConnection) -> None:
     world = act_as_configured(config("release"), own)
     assert world.cluster is world.actuator
 
@@ -73,12 +72,12 @@ def test_released_jobs_are_seen_by_what_releases_them(own: World) -> None:
     ("mode", "given", "key"),
     [("sudo", {"helper": ""}, "acting.helper"), ("token", {"url": ""}, "cluster.rest.url")],
 )
-def test_what_is_missing_is_named(own: World, mode: str, given: dict[str, str], key: str) -> None:
+def test_what_is_missing_is_named(own: ClusterConnection, mode: str, given: dict[str, str], key: str) -> None:
     with pytest.raises(ConfigError, match=key):
         act_as_configured(config(mode, **given), own)
 
 
-def test_token_mode_cancels_no_job_that_is_no_link(own: World, tmp_path: Path) -> None:
+def test_token_mode_cancels_no_job_that_is_no_link(own: ClusterConnection, tmp_path: Path) -> None:
     """slurmrestd would let its owner do it: the token is that user's."""
     (tmp_path / "alice.jwt").write_text("a.good.token")
     told = {"job_id": 40, "user_name": "alice", "comment": None, "submit_time": 1_700_000_000}
@@ -103,7 +102,9 @@ def test_own_mode_acts_through_the_guard(backend: str) -> None:
     assert world.actuator is world.cluster, "which knows what the last snapshot has shown"
 
 
-def test_token_mode_waits_for_a_hanging_slurmrestd_for_its_owner_alone(own: World, tmp_path: Path) -> None:
+def test_token_mode_waits_for_a_hanging_slurmrestd_for_its_owner_alone(
+    own: ClusterConnection, tmp_path: Path
+) -> None:
     begun, go = Event(), Event()
 
     def submit(handler: Any) -> None:
@@ -143,7 +144,7 @@ def test_token_mode_waits_for_a_hanging_slurmrestd_for_its_owner_alone(own: Worl
     ],
 )
 def test_token_mode_knows_what_it_cannot_submit(
-    own: World, tmp_path: Path, option: str, version: int, words: str
+    own: ClusterConnection, tmp_path: Path, option: str, version: int, words: str
 ) -> None:
     """Version 0: slurmrestd cannot be asked."""
     (tmp_path / "alice.jwt").write_text("a.good.token")

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mirage.bootstrap.candidates import best_at_hand
+from mirage.bootstrap.cluster import ClusterInfo
 from mirage.bootstrap.policies import build_guards
-from mirage.bootstrap.world import Lore
+from mirage.bootstrap.predictors import best_at_hand
 from mirage.config.loading import load_config
 from mirage.domain.decision import WaitForecast, Wants
 from mirage.domain.errors import ClusterUnavailable, ConfigError
@@ -122,7 +122,7 @@ def test_configured_daemon_asks_nobody_until_it_decides(tmp_path: Path) -> None:
 
     config = load_config(file).config
     build_guards(config).close()
-    guards = build_guards(config, Lore(description=describe))
+    guards = build_guards(config, ClusterInfo(description=describe))
     assert (guards.of("").predictor.name, asked) == ("auto", [])
     assert guards.wants.history == 0
     guards.of("").predict(SEEN)

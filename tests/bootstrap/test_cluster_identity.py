@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mirage.backends.clustername import CheckedCluster, cli_cluster_name
-from mirage.backends.execution import Commands
-from mirage.bootstrap.clusteridentity import ClusterIdentity
+from mirage.backends.cluster_queries import CheckedCluster, cli_cluster_name
+from mirage.backends.execution import CommandRunner
+from mirage.bootstrap.identities import ClusterIdentity
 from mirage.domain.errors import ClusterUnavailable, ConfigError
-from mirage.store.clustername import change_cluster_name, read_cluster_name
+from mirage.store.about import change_cluster_name, read_cluster_name
 from mirage.store.opening import open_store
 
 if TYPE_CHECKING:
@@ -92,9 +92,9 @@ def test_cluster_name_is_read_from_slurms_settings(tmp_path: Path, printed: str,
     command = tmp_path / "scontrol"
     command.write_text(f"#!/bin/sh\necho '{printed}'\n")
     command.chmod(0o755)
-    assert cli_cluster_name(Commands({"PATH": str(tmp_path)})) == name
+    assert cli_cluster_name(CommandRunner({"PATH": str(tmp_path)})) == name
     command.write_text("#!/bin/sh\necho no contact >&2\nexit 1\n")
     with pytest.raises(ClusterUnavailable, match="no contact"):
-        cli_cluster_name(Commands({"PATH": str(tmp_path)}))
+        cli_cluster_name(CommandRunner({"PATH": str(tmp_path)}))
     shutil.rmtree(tmp_path)
-    assert cli_cluster_name(Commands({"PATH": str(tmp_path)})) == ""
+    assert cli_cluster_name(CommandRunner({"PATH": str(tmp_path)})) == ""

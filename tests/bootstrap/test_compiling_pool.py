@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mirage.allocation.ddl.das.loops import assigning, seeing
-from mirage.allocation.ddl.kernel import mainloop, placing, rearranging, repacking
-from mirage.bootstrap.compiling_pool import compile_pool
+from mirage.allocation.ddl.kernel import das_assigning, das_seeing, mainloop, placing, rearranging
+from mirage.bootstrap.compiling_allocation import compile_pool
 
 
 def test_every_way_to_decide_is_compiled() -> None:
@@ -14,12 +13,12 @@ def test_every_way_to_decide_is_compiled() -> None:
     loops: tuple[Any, ...] = (
         placing.place_in_order,
         rearranging.rearrange,
-        repacking.repack,
+        rearranging.repack,
         mainloop.advance,
         mainloop.play_in_order,
-        seeing.see,
-        seeing.see_nodes,
-        assigning.assign,
+        das_seeing.see,
+        das_seeing.see_nodes,
+        das_assigning.assign,
     )
     for loop in loops:
         assert loop.signatures, loop

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from mirage.allocation.inference.kernel import deciding, lines, mainloop, playing, scored, seeing
+from mirage.allocation.inference.kernel import deciding, mainloop, playing, scored, seeing
 from mirage.allocation.inference.registry import request_policy
-from mirage.allocation.inference.workload.scenariofile import find_scenario
+from mirage.allocation.inference.workload.scenario import find_scenario
 from mirage.allocation.inference.workload.stage import set_stage
-from mirage.bootstrap.compiling_requests import compile_requests
+from mirage.bootstrap.compiling_allocation import compile_requests
 
 LOOPS: tuple[Any, ...] = (
     deciding.decide,
@@ -18,7 +18,7 @@ LOOPS: tuple[Any, ...] = (
     mainloop.obey,
     playing.play,
     playing.follow,
-    lines.play_in_lines,
+    playing.play_in_lines,
 )
 
 

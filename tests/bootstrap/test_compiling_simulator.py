@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mirage.bootstrap.worlds import build_world
+from mirage.bootstrap.backends import build_world
 from mirage.config.model import Config
 from mirage.domain.job import JobChange, JobRequest
 from mirage.simulator.kernel import engine, operations

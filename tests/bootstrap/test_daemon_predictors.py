@@ -8,17 +8,17 @@ import pytest
 from fake_slurm.fake import FakeSlurm
 from fakes import FakeCluster, chain
 
-from mirage.backends.execution import Commands
+from mirage.backends.execution import CommandRunner
 from mirage.bootstrap.assembly import assemble
-from mirage.bootstrap.description import copied_from_slurm, described_by_slurm
+from mirage.bootstrap.backends import copied_from_slurm, described_by_slurm
+from mirage.bootstrap.cluster import ClusterConnection, ClusterInfo
 from mirage.bootstrap.policies import build_guards
-from mirage.bootstrap.windows import refill
-from mirage.bootstrap.world import Lore, World
+from mirage.bootstrap.records import refill
 from mirage.config.loading import load_config
 from mirage.domain.chain import ChainRecord, DoneCondition
 from mirage.domain.errors import ConfigError, StoreUnavailable
 from mirage.domain.journal import EntryKind
-from mirage.features.window import LENGTH, SPACING, QueueWindows
+from mirage.features.summary import LENGTH, SPACING, QueueWindows
 from mirage.simulator.configuration.clusterfile import load_cluster
 from mirage.simulator.simulation import Simulation
 from mirage.store.opening import open_store
@@ -64,7 +64,7 @@ def slurm(tmp_path: Path) -> Iterator[FakeSlurm]:
 
 
 def test_a_cluster_is_described_by_the_file_it_has_read_and_by_its_accounts(slurm: FakeSlurm) -> None:
-    found = described_by_slurm("", Commands(slurm.environment("alice")))
+    found = described_by_slurm("", CommandRunner(slurm.environment("alice")))
     assert (found.name, found.node_count, found.partitions[0].name) == ("site", 4, "gpu")
     assert next(row.max_jobs for row in found.associations if row.user == "alice") == 3
     assert [quality.name for quality in found.qos] == ["normal"]
@@ -73,13 +73,13 @@ def test_a_cluster_is_described_by_the_file_it_has_read_and_by_its_accounts(slur
 
 def test_without_accounting_all_are_equal(slurm: FakeSlurm) -> None:
     slurm.told = {key: told for key, told in slurm.told.items() if key == ("scontrol", "config")}
-    found = described_by_slurm("", Commands(slurm.environment("alice")))
+    found = described_by_slurm("", CommandRunner(slurm.environment("alice")))
     assert (found.associations, found.slurm) == ((), "22.05")
 
 
 def test_dumps_beside_the_file_come_first(slurm: FakeSlurm, tmp_path: Path) -> None:
     (tmp_path / "etc/assoc.txt").write_text(ASSOC.replace("|3", "|5"))
-    found = described_by_slurm(str(tmp_path / "etc/slurm.conf"), Commands(slurm.environment("alice")))
+    found = described_by_slurm(str(tmp_path / "etc/slurm.conf"), CommandRunner(slurm.environment("alice")))
     assert next(row.max_jobs for row in found.associations if row.user == "alice") == 5
     assert not any("assoc" in call.arguments for call in slurm.calls)
 
@@ -87,11 +87,11 @@ def test_dumps_beside_the_file_come_first(slurm: FakeSlurm, tmp_path: Path) -> N
 def test_a_file_that_is_not_here_is_asked_for(slurm: FakeSlurm) -> None:
     slurm.told["scontrol", "config"] = "SLURM_CONF = /nowhere/slurm.conf\n"
     with pytest.raises(ConfigError, match=r"predictors.lookahead.cluster: .*/nowhere/slurm.conf.*set a copy"):
-        described_by_slurm("", Commands(slurm.environment("alice")))
+        described_by_slurm("", CommandRunner(slurm.environment("alice")))
 
 
 def test_another_program_reads_the_same_cluster(slurm: FakeSlurm, tmp_path: Path) -> None:
-    commands = Commands(slurm.environment("alice"))
+    commands = CommandRunner(slurm.environment("alice"))
     (tmp_path / "etc/slurmdbd.conf").write_text("StoragePass=secret\n")
     work = tmp_path / "work"
     work.mkdir()
@@ -105,8 +105,8 @@ def test_another_program_reads_the_same_cluster(slurm: FakeSlurm, tmp_path: Path
 def test_look_ahead_knows_its_cluster_and_prices(slurm: FakeSlurm, tmp_path: Path) -> None:
     from mirage.predictors.lookahead import Lookahead
 
-    commands = Commands(slurm.environment("alice"))
-    lore = Lore(description=lambda: described_by_slurm("", commands))
+    commands = CommandRunner(slurm.environment("alice"))
+    lore = ClusterInfo(description=lambda: described_by_slurm("", commands))
     guards = build_guards(config(tmp_path, '[loop]\npredictor = "lookahead"\n'), lore)
     assert isinstance(guards.of("").predictor, Lookahead)
     assert guards.wants.history > 0
@@ -115,19 +115,19 @@ def test_look_ahead_knows_its_cluster_and_prices(slurm: FakeSlurm, tmp_path: Pat
 
 def test_a_named_cluster_needs_no_question(tmp_path: Path) -> None:
     text = '[loop]\npredictor = "lookahead"\n[predictors.lookahead]\ncluster = "demo"\n'
-    guards = build_guards(config(tmp_path, text), Lore())
+    guards = build_guards(config(tmp_path, text), ClusterInfo())
     assert guards.of("").predictor.name == "lookahead"
     guards.close()
 
 
 def test_members_of_an_ensemble_are_those_that_the_daemon_would_have(tmp_path: Path) -> None:
     text = '[loop]\npredictor = "ensemble:lookahead+quantile"\n[predictors.lookahead]\ncluster = "demo"\n'
-    guards = build_guards(config(tmp_path, text), Lore())
+    guards = build_guards(config(tmp_path, text), ClusterInfo())
     assert guards.of("").predictor.name == "ensemble:lookahead+quantile"
     assert guards.wants.history > 0
     guards.close()
     with pytest.raises(ConfigError, match=r"loop.predictor: .*cannot describe the cluster"):
-        build_guards(config(tmp_path, '[loop]\npredictor = "ensemble:lookahead+quantile"\n'), Lore())
+        build_guards(config(tmp_path, '[loop]\npredictor = "ensemble:lookahead+quantile"\n'), ClusterInfo())
 
 
 @pytest.mark.parametrize(
@@ -142,12 +142,12 @@ def test_members_of_an_ensemble_are_those_that_the_daemon_would_have(tmp_path: P
 )
 def test_a_predictor_that_cannot_be_had_stops_the_start(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words) as raised:
-        build_guards(config(tmp_path, f"[loop]\n{text}\n"), Lore())
+        build_guards(config(tmp_path, f"[loop]\n{text}\n"), ClusterInfo())
     assert "\n" not in str(raised.value)
 
 
 def test_a_chain_that_names_a_shadow_gets_it(tmp_path: Path) -> None:
-    guards = build_guards(config(tmp_path, '[loop]\nshadows = ["fixed:6h", "average"]\n'), Lore())
+    guards = build_guards(config(tmp_path, '[loop]\nshadows = ["fixed:6h", "average"]\n'), ClusterInfo())
     assert [shadow.predictor.name for shadow in guards.shadows] == ["fixed:6h", "average"]
     assert guards.of("average") is guards.shadows[1]
     assert guards.wants.waits > 0
@@ -159,7 +159,7 @@ def test_at_a_reload_the_old_ones_stay(tmp_path: Path) -> None:
     cluster.rate = 1.0
     (tmp_path / "state").mkdir(mode=0o700)
     made = config(tmp_path, '[loop]\nshadows = ["average"]\n')
-    service = assemble(made, World(cluster, cluster, cluster, cluster), lambda: None)
+    service = assemble(made, ClusterConnection(cluster, cluster, cluster, cluster), lambda: None)
     before = service.guards
     with pytest.raises(ConfigError, match=r"loop.shadows"):
         service.reconfigure(config(tmp_path, '[loop]\nshadows = ["crystal-ball"]\n'))
@@ -176,7 +176,7 @@ def test_a_shadow_that_fails_is_written_down_as_that_and_not_as_its_fallback(tmp
     (tmp_path / "state").mkdir(mode=0o700)
     shadow = 'predictor = "average"\nshadows = ["lookahead"]\n[predictors.lookahead]\ncluster = "demo"\n'
     service = assemble(
-        config(tmp_path, f"[loop]\n{shadow}"), World(cluster, cluster, cluster, cluster), lambda: None
+        config(tmp_path, f"[loop]\n{shadow}"), ClusterConnection(cluster, cluster, cluster, cluster), lambda: None
     )
     service.store.chains.save(ChainRecord(chain(done=DoneCondition(links=2))))
     for _ in range(4):

@@ -13,8 +13,8 @@ import pytest
 from small_disks import mounted
 
 from mirage.bootstrap import readiness
-from mirage.bootstrap.readiness import Readiness
-from mirage.control.pace import Pace, Pacing
+from mirage.bootstrap.readiness import ReadinessCheck
+from mirage.control.clocks import Pace, Pacing
 from mirage.control.status import Status
 from mirage.domain.chain import Chain, ChainId, ChainRecord
 from mirage.domain.job import JobRequest
@@ -30,7 +30,7 @@ def test_readiness_on_a_full_disk_names_the_store(tmp_path: Path) -> None:
     unused: Any = None
     with mounted(disk := tmp_path / "disk", "2m"):
         store = open_store(f"sqlite:///{disk}/mirage.db")
-        ready = Readiness(unused, unused, unused, store, lambda: "another leads")
+        ready = ReadinessCheck(unused, unused, unused, store, lambda: "another leads")
         assert ready()["store"] == ""
         with suppress(OSError), (disk / "filler").open("wb", buffering=0) as filler:
             while True:
@@ -63,7 +63,7 @@ def test_readiness_tells_of_a_database_that_hangs_and_asks_it_once(monkeypatch: 
     monkeypatch.setattr(readiness, "_PATIENCE", 0.2)
     unused: Any = None
     store: Any = Hanging()
-    ready = Readiness(unused, unused, unused, store, lambda: "another leads")
+    ready = ReadinessCheck(unused, unused, unused, store, lambda: "another leads")
     assert ready()["store"] == ""
     store.hangs.set()
     for _ in range(5):
@@ -84,7 +84,7 @@ def test_a_loop_that_does_not_go_on_is_said_of_every_chain(monkeypatch: pytest.M
     status = Status(1_000, "held all", Snapshot.unseen(1_000), (record,), {ChainId("svc"): "hold"}, cycles=3)
     now, impediment = [1_030], [""]
     pace = Pace(Pacing(interval=60), np.random.default_rng(0))
-    ready = Readiness(lambda: status, lambda: now[0], pace, cast("Any", Hanging()), lambda: impediment[0])
+    ready = ReadinessCheck(lambda: status, lambda: now[0], pace, cast("Any", Hanging()), lambda: impediment[0])
     assert ready.shown(leads=True) is status
     now[0] = 1_500
     assert ready.shown(leads=True) is status, "on a clock that runs fast a cycle takes many of its seconds"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Protocol
 
+from mirage.domain.bounds import format_instant
 from mirage.domain.chain import ChainStatus
-from mirage.domain.failurepolicy import Recovery
-from mirage.domain.instants import spell_instant
+from mirage.domain.failurepolicy import FailureAction
 from mirage.domain.job import ABSENT, Job, JobState
 from mirage.domain.journal import EntryKind
 from mirage.domain.link import NO_JOB, LinkState
@@ -95,8 +95,8 @@ def _hopeless(record: ChainRecord, accounts: Accounts) -> bool:
     if accounts.cancelled(record.chain.chain_id):
         return True
     return any(
-        (policy.recovery is Recovery.STOP and bool(bad))
-        or (policy.recovery is Recovery.RETRY and len(bad) > policy.retries)
+        (policy.recovery is FailureAction.STOP and bool(bad))
+        or (policy.recovery is FailureAction.RETRY and len(bad) > policy.retries)
         for policy in (policies.exit, policies.node, policies.cancelled)
     )
 
@@ -155,7 +155,7 @@ def _journal(record: ChainRecord, entries: list[Entry], accounts: Accounts) -> I
 
 
 def _sentence(link: Link) -> str:
-    end = spell_instant(link.end)
+    end = format_instant(link.end)
     return f"link {link.index} ended at {end}: {link.job_state.name}, exit code {link.exit_code}"
 
 

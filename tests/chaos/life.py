@@ -10,13 +10,13 @@ from unittest.mock import patch
 
 from chaos.line import Killed, Line, Shell, drawn
 
-from mirage.backends.acting.link_guard import LinkGuard
-from mirage.backends.acting.own import identify
 from mirage.backends.cli import CliCluster
 from mirage.backends.cli_actuator import CliActuator
+from mirage.backends.links_only import LinkGuard
+from mirage.backends.user_side import identify
 from mirage.bootstrap.assembly import assemble
-from mirage.bootstrap.world import World
-from mirage.control.wallclock import JumpWatch
+from mirage.bootstrap.cluster import ClusterConnection
+from mirage.control.clocks import JumpWatch
 from mirage.daemon.supervision import Supervisor
 from mirage.domain.errors import StoreUnavailable
 from mirage.store.database import Database
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     import numpy as np
     from chaos.slurmctld import Slurmctld
 
-    from mirage.backends.acting.links_only import Identity
-    from mirage.bootstrap.service import Service
+    from mirage.backends.links_only import JobIdentity
+    from mirage.bootstrap.service import DaemonService
     from mirage.config.model import Config
     from mirage.domain.command import Command
     from mirage.domain.job import JobChange, JobId, JobRequest, SignalReach
@@ -81,7 +81,7 @@ class ByOwner:
     def estimate_start(self, request: JobRequest) -> int:
         return self._for(request.user).estimate_start(request)
 
-    def identify(self, job_id: JobId, owner: str) -> Identity:
+    def identify(self, job_id: JobId, owner: str) -> JobIdentity:
         return identify(Shell(owner, self.line), job_id)  # type: ignore[arg-type]
 
     def _for(self, owner: str) -> CliActuator:
@@ -103,7 +103,7 @@ class Daemon:
     deaths: int = 0
     mishaps: int = 0
     """Transactions that something befell."""
-    service: Service | None = None
+    service: DaemonService | None = None
     _supervisor: Supervisor | None = None
 
     @property
@@ -115,7 +115,7 @@ class Daemon:
         cluster = CliCluster(Shell("mirage", self.line), self.clock)  # type: ignore[arg-type]
         actuator = ByOwner(self.line)
         guard = LinkGuard(cluster, actuator, actuator.identify)
-        service = assemble(self.config, World(guard, guard, actuator, self.clock), lambda: None)
+        service = assemble(self.config, ClusterConnection(guard, guard, actuator, self.clock), lambda: None)
         self.service, self._supervisor = service, Supervisor(service, JumpWatch(self.clock.now, self.clock.true))
 
     def befall(self, write: Callable[[], Any]) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from fake_slurm.answers import answer_call, option
 from fake_slurm.fake import Call, refused, unreachable
 
-from mirage.backends.execution import Answer
+from mirage.backends.execution import CommandOutput
 from mirage.domain.errors import ClusterUnavailable
 from mirage.domain.job import JobId
 
@@ -73,7 +73,7 @@ class Line:
     controller_down: bool = False
     accounting_down: bool = False
 
-    def call(self, call: Call) -> Answer:
+    def call(self, call: Call) -> CommandOutput:
         self.oracle.asked(call)
         mishap, whole = self._mishap(call.command), False
         if mishap is not Mishap.NONE:
@@ -85,7 +85,7 @@ class Line:
             self.oracle.answered(call, whole)
         return answer
 
-    def _befallen(self, call: Call, mishap: Mishap) -> Answer:
+    def _befallen(self, call: Call, mishap: Mishap) -> CommandOutput:
         if mishap is Mishap.DIES_BEFORE:
             raise Killed(call.command)
         if mishap is Mishap.SLOW:
@@ -100,7 +100,7 @@ class Line:
             raise ClusterUnavailable(f"{call.command}: no answer within {TIMEOUT} s")
         return _spoilt(answer, mishap)
 
-    def _carried(self, call: Call, mishap: Mishap) -> Answer:
+    def _carried(self, call: Call, mishap: Mishap) -> CommandOutput:
         gone = self.accounting_down if call.command == "sacct" else self.controller_down
         if gone or mishap is Mishap.UNREACHABLE:
             return _answer(unreachable(call.command))
@@ -109,7 +109,7 @@ class Line:
             return _answer(refused(call.command))
         return self._done(call)
 
-    def _done(self, call: Call) -> Answer:
+    def _done(self, call: Call) -> CommandOutput:
         before = {job.job_id for job in self.slurm.simulation.everything()}
         answer = answer_call(self.slurm, call)  # type: ignore[arg-type]
         while self.slurm.touched:
@@ -142,7 +142,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Shell:
-    """``mirage.backends.execution.Commands`` for one user, in this process."""
+    """``mirage.backends.execution.CommandRunner`` for one user, in this process."""
 
     user: str
     line: Line
@@ -155,20 +155,20 @@ class Shell:
         stdin: bytes = b"",
         environment: Mapping[str, str] | None = None,
         launch: object = None,
-    ) -> Answer:
+    ) -> CommandOutput:
         del launch
         told = dict(self.environment if environment is None else environment)
         return self.line.call(Call(argv[0], list(argv[1:]), told, stdin.decode(), self.user))
 
 
-def _spoilt(answer: Answer, mishap: Mishap) -> Answer:
+def _spoilt(answer: CommandOutput, mishap: Mishap) -> CommandOutput:
     match mishap:
         case Mishap.CUT_OFF:  # never just behind a row: no reader could detect that, and no pipe breaks there
-            return Answer(0, answer.out[: len(answer.out) // 2].rstrip("\n"), "")
+            return CommandOutput(0, answer.out[: len(answer.out) // 2].rstrip("\n"), "")
         case Mishap.GARBAGE:
-            return Answer(0, "<html>502 Bad Gateway</html>\n", "")
+            return CommandOutput(0, "<html>502 Bad Gateway</html>\n", "")
         case Mishap.EMPTY:
-            return Answer(0, "", "")
+            return CommandOutput(0, "", "")
     return answer
 
 
@@ -182,5 +182,5 @@ def drawn(odds: Mapping[Kind, float], rng: np.random.Generator) -> Kind | None:
     return None
 
 
-def _answer(answer: object) -> Answer:
-    return Answer(answer.status, answer.out, answer.err)  # type: ignore[attr-defined]
+def _answer(answer: object) -> CommandOutput:
+    return CommandOutput(answer.status, answer.out, answer.err)  # type: ignore[attr-defined]

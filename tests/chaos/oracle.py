@@ -15,7 +15,7 @@ from fake_slurm.answers import option
 from mirage.domain.chain import ChainId, ChainStatus, Steering
 from mirage.domain.command import ResumeChain
 from mirage.domain.errors import ChainOver, MirageError, StoreUnavailable
-from mirage.domain.failurepolicy import Recovery
+from mirage.domain.failurepolicy import FailureAction
 from mirage.domain.job import Job, JobId, JobState
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ class Oracle:
 
     def successor_cancelled(self, chain_id: ChainId, job_id: JobId) -> None:
         """A person has cancelled the link for which Mirage waits."""
-        if self.chains[chain_id].failures.cancelled.recovery is Recovery.STOP:
+        if self.chains[chain_id].failures.cancelled.recovery is FailureAction.STOP:
             self._gone_pending[chain_id] = self.ctld.now, job_id
 
     def posted(self, answer: Future[str], command: Command, *, good: bool) -> None:

@@ -22,7 +22,7 @@ from chaos.slurmctld import Slurmctld
 from chaos.steps import Scripts
 from chaos.weather import LARGEST_JUMP, Weather
 
-from mirage.backends.simulated import Run
+from mirage.backends.simulated import SimulatedExecution
 from mirage.config.loading import load_config
 from mirage.domain.chain import (
     Chain,
@@ -30,13 +30,13 @@ from mirage.domain.chain import (
     ChainRecord,
     ChainStatus,
     DoneCondition,
-    Handover,
     HandoverPolicy,
+    HandoverSettings,
     Steering,
 )
 from mirage.domain.command import AddChain, ResumeChain
 from mirage.domain.errors import StoreUnavailable
-from mirage.domain.failurepolicy import FailurePolicies, FailurePolicy, Recovery
+from mirage.domain.failurepolicy import FailureAction, FailurePolicies, FailurePolicy
 from mirage.domain.job import BatchScript, JobId, JobRequest, JobState, WarnSignal
 from mirage.store.opening import open_store
 
@@ -261,13 +261,13 @@ class Scenario:
         request = JobRequest(
             name, "", limit, nodes=int(rng.integers(1, 3)), batch=batch, requeue=bool(rng.random() < 0.7)
         )
-        recoveries = [FailurePolicy(each, retries=4, backoff=60) for each in Recovery]
+        recoveries = [FailurePolicy(each, retries=4, backoff=60) for each in FailureAction]
         failures = FailurePolicies(
             exit=recoveries[int(rng.choice(3, p=[0.3, 0.65, 0.05]))],
             node=recoveries[int(rng.choice(3, p=[0.8, 0.15, 0.05]))],
             cancelled=recoveries[int(rng.choice(3, p=[0.3, 0.4, 0.3]))],
         )
-        handover = Handover(
+        handover = HandoverSettings(
             HandoverPolicy(str(rng.choice(list(HandoverPolicy)))),
             WarnSignal("TERM", 60),
             int(rng.choice([0, 300])),
@@ -306,8 +306,8 @@ class Scenario:
             requeue=bool(rng.random() < 0.7),
             warn=warn,
         )
-        go_on = FailurePolicy(Recovery.CONTINUE)
-        cancelled = FailurePolicy(Recovery.STOP if rng.random() < 0.5 else Recovery.CONTINUE)
+        go_on = FailurePolicy(FailureAction.CONTINUE)
+        cancelled = FailurePolicy(FailureAction.STOP if rng.random() < 0.5 else FailureAction.CONTINUE)
         return Chain(
             ChainId(name),
             name,
@@ -336,19 +336,19 @@ class Scenario:
             request = JobRequest("job", "carol", limit, nodes=nodes)
             self.ctld.at(int(time), lambda request=request: self.ctld.submit(request))
 
-    def _fate(self, request: JobRequest) -> Run:
+    def _fate(self, request: JobRequest) -> SimulatedExecution:
         """How long a job runs and how it ends."""
         kind, share = float(self.fates.random()), float(self.fates.random())
         ran = max(1, int(share * request.limit))
         if not request.tag:
-            return Run(ran)
+            return SimulatedExecution(ran)
         if kind < 0.75:
-            return Run(request.limit, JobState.TIMEOUT)
+            return SimulatedExecution(request.limit, JobState.TIMEOUT)
         if kind < 0.85:
-            return Run(ran)
+            return SimulatedExecution(ran)
         if kind < 0.9:
-            return Run(max(1, int(share * 40)), JobState.FAILED, 1)
-        return Run(ran, *((JobState.FAILED, 3) if kind < 0.97 else (JobState.OUT_OF_MEMORY, 125)))
+            return SimulatedExecution(max(1, int(share * 40)), JobState.FAILED, 1)
+        return SimulatedExecution(ran, *((JobState.FAILED, 3) if kind < 0.97 else (JobState.OUT_OF_MEMORY, 125)))
 
     def _signalled(self, job_id: JobId, signal: str) -> None:
         """Most exit on the signal, some sleep on."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from mirage.backends.simulated import Run
+from mirage.backends.simulated import SimulatedExecution
 from mirage.domain.errors import SubmissionRejected, UnknownJob
 from mirage.domain.job import ABSENT, NEVER, DependencyKind, Job, JobId, JobRequest, JobState
 from mirage.domain.snapshot import JobColumns, PartitionState
@@ -48,7 +48,7 @@ class Slurmctld:
 
     nodes: tuple[str, ...]
     now: int
-    fate: Callable[[JobRequest], Run]
+    fate: Callable[[JobRequest], SimulatedExecution]
     """A submitted job's behaviour after its start."""
     epilog: int = 0
     """Seconds for which an ended job is COMPLETING and keeps its nodes."""
@@ -64,7 +64,7 @@ class Slurmctld:
     _jobs: dict[JobId, Job] = field(default_factory=dict)
     _forgotten: set[JobId] = field(default_factory=set)
     _requests: dict[JobId, JobRequest] = field(default_factory=dict)
-    _fates: dict[JobId, Run] = field(default_factory=dict)
+    _fates: dict[JobId, SimulatedExecution] = field(default_factory=dict)
     _not_before: dict[JobId, int] = field(default_factory=dict)
     _warned: set[JobId] = field(default_factory=set)
     _versions: dict[JobId, list[tuple[int, Job]]] = field(default_factory=dict)
@@ -238,13 +238,13 @@ class Slurmctld:
         """A job that was signalled ends well some seconds later."""
         job = self._jobs[job_id]
         if self.now + after < self._end_of(job):
-            self._fates[job_id] = Run(self.now + after - job.start, JobState.COMPLETED, 0)
+            self._fates[job_id] = SimulatedExecution(self.now + after - job.start, JobState.COMPLETED, 0)
 
     def does(self, job_id: JobId, runtime: int) -> None:
         """A running job ends well after ``runtime`` seconds, unless it is to fail before that."""
         fate = self._fates[job_id]
         if fate.outcome in (JobState.TIMEOUT, JobState.COMPLETED) or fate.runtime >= runtime:
-            self._fates[job_id] = Run(runtime, JobState.COMPLETED, 0)
+            self._fates[job_id] = SimulatedExecution(runtime, JobState.COMPLETED, 0)
 
     def warned(self, job_id: JobId) -> bool:
         """Whether the signal that was asked for has come to the job's last run."""

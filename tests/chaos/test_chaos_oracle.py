@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 from chaos.scenario import NO_PEOPLE, play
 
-from mirage.backends.cli_links import LinkMemory
+from mirage.backends.cli_links import LinkTracker
 from mirage.control.loop import ControlLoop
 from mirage.domain.link import LinkState
 from mirage.provisioner import events, handover, machine
-from mirage.provisioner.enough import suffices
+from mirage.provisioner.failures import suffices
 from mirage.slurm import rows
 from mirage.store.chains import SqlChainStore
 
@@ -42,14 +42,14 @@ def silence_is_taken_for_an_answer(patch: Patch) -> None:
 
 
 def half_an_answer_is_taken_for_all(patch: Patch) -> None:
-    cut = rows.cut
+    cut = rows.split_rows
 
     def lenient(text, fields, mark, free=0):
         whole, end, _ = text.rpartition(f"{mark}\n")
         return cut(whole + end, fields, mark, free)
 
     patch.setattr(rows, "cut", lenient)
-    patch.setattr(LinkMemory, "_fate", lambda *_, certain: None)
+    patch.setattr(LinkTracker, "_fate", lambda *_, certain: None)
 
 
 def an_end_is_not_told(patch: Patch) -> None:
@@ -66,7 +66,7 @@ def nobody_follows_a_preempted_link(patch: Patch) -> None:
 
     def idle(record, *instants):
         gone = [link for link in record.links if link.job_state.name in ("PREEMPTED", "NODE_FAIL", "FAILED")]
-        return machine.Rest("it is gone") if gone and not record.live else need(record, *instants)
+        return machine.NoAction("it is gone") if gone and not record.live else need(record, *instants)
 
     patch.setattr(machine, "need", idle)
 
@@ -74,7 +74,7 @@ def nobody_follows_a_preempted_link(patch: Patch) -> None:
 def a_forecast_beyond_the_limit_floods_the_queue(patch: Patch) -> None:
     def hasty(record, *_):
         if record.waiting or suffices(record) or record.status != "active":
-            return machine.Rest("enough")
+            return machine.NoAction("enough")
         return machine.Successor(None)
 
     patch.setattr(machine, "need", hasty)

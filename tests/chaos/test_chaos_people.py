@@ -11,7 +11,7 @@ from chaos.people import DEEDS, SCRIPT, People
 from chaos.scenario import Climate, play
 
 from mirage.control import permits
-from mirage.control.applying import CommandApplier
+from mirage.control.commands import CommandApplier
 from mirage.domain.errors import StoreUnavailable
 from mirage.domain.job import ABSENT, JobChange
 from mirage.domain.link import NO_JOB, LinkState

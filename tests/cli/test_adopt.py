@@ -11,7 +11,7 @@ import pytest
 from api_world import START, serve
 from cli.submit_world import folder, submit
 
-from mirage.backends.acting.links_only import Identity
+from mirage.backends.links_only import JobIdentity
 from mirage.domain.job import JobState
 
 if TYPE_CHECKING:
@@ -73,8 +73,8 @@ def slurm(folder: Path) -> Path:
 
 @pytest.fixture
 def world(slurm: Path) -> Iterator[World]:
-    def identify(job_id: JobId, owner: str) -> Identity:
-        return Identity(owner, comments(slurm)[-1], START, JobState.RUNNING)
+    def identify(job_id: JobId, owner: str) -> JobIdentity:
+        return JobIdentity(owner, comments(slurm)[-1], START, JobState.RUNNING)
 
     yield from serve(identify=identify)
 

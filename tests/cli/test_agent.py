@@ -20,9 +20,9 @@ import pytest
 from api_world import world
 
 from mirage.api.server import ApiServer
-from mirage.backends.acting.orderdesk import OrderDesk
-from mirage.backends.acting.orders import Answer, CancelJob, Order, Verdict
-from mirage.backends.acting.own import _END
+from mirage.backends.agent_queue import AgentQueue
+from mirage.backends.agent_requests import AgentRequest, AgentResponse, CancelJob, Verdict
+from mirage.backends.user_side import _END
 from mirage.cli import agent
 from mirage.client.client import Client
 from mirage.client.errors import DaemonUnreachable, Refusal
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["world"]
 
-ORDER = Order.of(CancelJob(JobId(7)), "alice", 0)
+ORDER = AgentRequest.of(CancelJob(JobId(7)), "alice", 0)
 DENIED = (403, b'{"detail": "no"}')
 NONE = (204, b"")
 GIVEN = (200, ORDER.to_text().encode())
@@ -62,7 +62,7 @@ class Daemon:
 
     answers: list[tuple[int, bytes] | None]
     taken: list[str] = field(default_factory=list)
-    delivered: list[Answer] = field(default_factory=list)
+    delivered: list[AgentResponse] = field(default_factory=list)
 
 
 @contextmanager
@@ -74,7 +74,7 @@ def serving(daemon: Daemon, path: Path) -> Iterator[str]:
         def do_POST(self) -> None:
             text = self.rfile.read(int(self.headers["Content-Length"]))
             if self.give() == 200:
-                daemon.delivered.append(Answer.from_text(text))
+                daemon.delivered.append(AgentResponse.from_text(text))
 
         def give(self) -> int:
             daemon.taken.append(self.command)
@@ -112,7 +112,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def serve(address: str, *, once: bool = False) -> None:
-    agent._serve(Client(address), lambda order: Answer(Verdict.DONE, text=order.order_id), once=once)
+    agent._serve(Client(address), lambda order: AgentResponse(Verdict.DONE, text=order.order_id), once=once)
 
 
 @pytest.mark.parametrize("passing", PASSING.values(), ids=PASSING.keys())
@@ -205,7 +205,7 @@ def test_agent_that_is_told_to_end_answers_the_order_under_way_first(tmp_path: P
     for name, text in (("scancel", SLOW.format(folder=tmp_path)), ("squeue", f"#!/bin/sh\necho '{shown}'\n")):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
-    fresh = Order.of(CancelJob(JobId(7)), own, round(time.time()) + 600)  # ``ORDER`` comes too late
+    fresh = AgentRequest.of(CancelJob(JobId(7)), own, round(time.time()) + 600)  # ``ORDER`` comes too late
     daemon = Daemon([(200, fresh.to_text().encode()), (200, b"{}"), *[NONE] * 50])
     environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     with serving(daemon, tmp_path / "api.sock") as address:
@@ -254,7 +254,7 @@ def test_agent_serves_the_daemon_after_its_restarts(world: World) -> None:
             ended.append(error)
 
     thread = threading.Thread(target=run)
-    for desk in (OrderDesk(_unawaited), OrderDesk(_unawaited), OrderDesk(_unawaited)):
+    for desk in (AgentQueue(_unawaited), AgentQueue(_unawaited), AgentQueue(_unawaited)):
         server = ApiServer(replace(world.service, desk=desk), path)
         server.start()
         if not thread.is_alive():
@@ -270,5 +270,5 @@ def test_agent_serves_the_daemon_after_its_restarts(world: World) -> None:
     assert [error.status for error in ended] == [403]
 
 
-def _unawaited(owner: str, order_id: str, answer: Answer) -> None:
+def _unawaited(owner: str, order_id: str, answer: AgentResponse) -> None:
     raise AssertionError(f"{owner}: nobody waits for {order_id}: {answer}")

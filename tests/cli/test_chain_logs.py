@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import pytest
 from api_world import START, definition, world
 
-from mirage.cli.joboutput import output_of
+from mirage.cli.chainlogs import output_of
 from mirage.domain.chain import ChainStatus
-from mirage.domain.chainid import ChainId
 from mirage.domain.errors import MirageError
 from mirage.domain.job import BatchScript, JobId, JobState
 from mirage.domain.link import Link, LinkState
+from mirage.domain.tags import ChainId
 
 if TYPE_CHECKING:
     from pathlib import Path

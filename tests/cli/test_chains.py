@@ -15,14 +15,14 @@ from urllib.parse import urlencode
 import pytest
 from api_world import START, definition, world
 
-from mirage.backends.acting.orders import Answer, CancelJob, Verdict
+from mirage.backends.agent_requests import AgentResponse, CancelJob, Verdict
 from mirage.cli.chains import _list
 from mirage.cli.connection import exit_code
 from mirage.client.errors import Refusal
 from mirage.domain.chain import ChainStatus
-from mirage.domain.chainid import owned_id
 from mirage.domain.job import JobId, JobState
 from mirage.domain.link import Link, LinkState
+from mirage.domain.tags import owned_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -240,7 +240,7 @@ def test_an_agent_does_what_it_is_told_for_its_own_user(world: World, tmp_path: 
         (tmp_path / name).chmod(0o755)
     path = f"{tmp_path}:/usr/bin:/bin"
     assert mirage(world, "agent", "--once", PATH=path).returncode == 0
-    answers: list[Answer] = []
+    answers: list[AgentResponse] = []
     thread = threading.Thread(target=lambda: answers.append(world.desk.ask(ME, CancelJob(JobId(7)))))
     thread.start()
     agent = subprocess.Popen(

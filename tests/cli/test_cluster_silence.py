@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from mirage.cli.silence import tell_silence
+from mirage.cli.tables import tell_silence
 
 if TYPE_CHECKING:
     import pytest

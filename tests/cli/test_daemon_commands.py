@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from mirage.cli.main import app
-from mirage.daemon.heartbeat import read_beat
+from mirage.daemon.state_directory import read_beat
 from mirage.store.opening import open_store
 
 if TYPE_CHECKING:

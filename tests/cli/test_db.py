@@ -14,12 +14,12 @@ from anyone import ANYONE, for_all_users
 from typer.testing import CliRunner
 
 from mirage.cli.main import app
-from mirage.daemon.lock import single_instance
+from mirage.daemon.state_directory import single_instance
 from mirage.domain.errors import ConfigError, MirageError
+from mirage.store.access import StoredToken
 from mirage.store.opening import open_store
 from mirage.store.restoration import Restoration, read_restoration
 from mirage.store.schema import no_schema
-from mirage.store.tokens import StoredToken
 
 ROOT = Path(__file__).resolve().parents[2]
 FIRST = ROOT / "tests" / "store" / "frozen" / "0001.sql"

@@ -143,7 +143,7 @@ def test_the_notebook_works(
 
 
 def test_a_demo_whose_terminal_has_gone_ends(tmp_path: Path) -> None:
-    from mirage.cli.demoworld import loading_once
+    from mirage.cli.demo import loading_once
 
     file, told = tmp_path / "mirage.toml", list[int]()
     file.write_text('[loop]\npredictor = "reactive"\n')

@@ -11,8 +11,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from mirage.cli import predict, submit
-from mirage.cli.examples import EXAMPLES
-from mirage.cli.main import app, main
+from mirage.cli.main import EXAMPLES, app, main
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,7 +21,7 @@ from plugins.learnable import USUAL, learnable, learnt, with_vectors
 
 from mirage.api.port import Inquiries
 from mirage.plugin import write_artifact
-from mirage.predictors.artifacts.shelf import Shelf, Version
+from mirage.predictors.model_registry import ModelRegistry, Version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +50,7 @@ class Site:
             write_artifact(folder / f"made-{seed}", replace(learnt(), plugin="xgboost", seeds=(seed,)), table)
             for seed in range(3)
         ]
-        shelf = Shelf(self.models)
+        shelf = ModelRegistry(self.models)
         self.old, self.new = shelf.promote(made[0]).version, shelf.keep(made[1]).version
         self.trained = made[2]
 
@@ -68,7 +68,7 @@ class Site:
         return self.run(*words, "--config", str(self.place.config))
 
     def in_use(self) -> list[str]:
-        return [each.version for each in Shelf(self.models).versions() if each.current]
+        return [each.version for each in ModelRegistry(self.models).versions() if each.current]
 
 
 @pytest.fixture

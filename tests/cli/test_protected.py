@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from api_world import START, world
 
-from mirage.provisioner.protection import Protection
+from mirage.provisioner.rejections import Protection
 
 if TYPE_CHECKING:
     from api_world import World

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirage.cli.queue import queue_columns
+from mirage.cli.status import queue_columns
 from mirage.client.documents import QueuedJob
 from mirage.domain.texts import printable
 

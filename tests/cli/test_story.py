@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from mirage.cli.instants import words
 from mirage.cli.linkstory import link_story
 from mirage.cli.story import chain_story
+from mirage.cli.tables import words
 
 
 @pytest.fixture(autouse=True)

@@ -18,11 +18,11 @@ from cli.submit_world import SCRIPT, folder, submit
 
 from mirage.cli.chainoptions import CHAIN, chain_document, new_chain_id
 from mirage.domain.chain import HandoverPolicy, Steering
-from mirage.domain.chainid import owned_id
 from mirage.domain.errors import BadSpelling
-from mirage.domain.failurepolicy import FailureKind, Recovery
+from mirage.domain.failurepolicy import FailureAction, FailureKind
 from mirage.domain.job import WarnSignal
-from mirage.domain.objective import Aim, AimKind
+from mirage.domain.objective import Objective, ObjectiveKind
+from mirage.domain.tags import owned_id
 from mirage.slurm.sbatchoptions import Word
 
 if TYPE_CHECKING:
@@ -253,15 +253,15 @@ def test_the_chain_reaches_the_loop_as_it_was_described(folder: Path, world: Wor
     assert done.stdout == f"Submitted chain {chain.chain_id}\n"
     assert chain.owner == chain.request.user == ME
     assert (chain.name, chain.steering, chain.predictor) == ("svc", Steering.HOLD, "reactive")
-    assert chain.aim == Aim(AimKind.NO_INTERRUPTION, 0.9)
+    assert chain.aim == Objective(ObjectiveKind.NO_INTERRUPTION, 0.9)
     assert (chain.done.links, chain.done.total_time) == (8, 864_000)
     assert (chain.done.file, chain.done.exit_code) == (f"{folder}/done", None)
     assert chain.handover.policy is HandoverPolicy.ON_START
     assert chain.handover.signal == WarnSignal("USR1", 90, batch_only=True)
     assert chain.handover.max_overlap == 1_800
-    assert chain.failures.exit.recovery is Recovery.STOP
-    assert chain.failures.node.recovery is Recovery.RETRY
-    assert chain.failures.of(FailureKind.CANCELLED).recovery is Recovery.STOP
+    assert chain.failures.exit.recovery is FailureAction.STOP
+    assert chain.failures.node.recovery is FailureAction.RETRY
+    assert chain.failures.of(FailureKind.CANCELLED).recovery is FailureAction.STOP
     assert chain.request.warn == WarnSignal("USR1", 300, batch_only=True)
     assert chain.request.batch is not None
     assert chain.request.batch.text == SCRIPT

@@ -17,7 +17,7 @@ from kept_models import NEW, OLD, ModelDesk, measured
 
 from mirage.api.port import Inquiries
 from mirage.client import Client, ClientError, DaemonUnreachable, Refusal
-from mirage.domain.chainid import owned_id
+from mirage.domain.tags import owned_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from mirage.client import Chain, Missing, Records
 from mirage.client.address import Address, default_address
-from mirage.client.client import chain_path
+from mirage.client.client import chain_path, read_events
 from mirage.client.errors import Refusal
-from mirage.client.events import read_events
-from mirage.client.reading import read
+from mirage.client.records import read
 from mirage.config.places import default_places
 
 if TYPE_CHECKING:

@@ -11,18 +11,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from trickling import BEGINNINGS, OK, trickling
 
-from mirage.allocation.inference.serving.upstream import CutOff, Inquiry, Unreachable, Upstream
-from mirage.backends.restclient import Address, Credentials, RestClient
-from mirage.client.address import Address as DaemonAddress
-from mirage.client.boundedconnection import BoundedConnection
-from mirage.client.deadline import Deadline, TimedSocket
+from mirage.allocation.inference.serving.upstream import CutOff, Unreachable, Upstream, UpstreamRequest
+from mirage.backends.restclient import Credentials, RestAddress, RestClient
+from mirage.client.address import RestAddress as DaemonAddress
+from mirage.client.deadline import BoundedConnection, Deadline, TimedSocket
 from mirage.client.errors import DaemonUnreachable
 from mirage.client.transport import Transport
 from mirage.domain.errors import ClusterUnavailable
-from mirage.domain.notice import Notice, NoticeKind
-from mirage.notifications.channel import Undeliverable
-from mirage.notifications.mail import Postbox, SiteMail
-from mirage.notifications.webhook import Webhook
+from mirage.domain.journal import Notice, NoticeKind
+from mirage.notifications.channels import Postbox, SiteMail, Webhook
+from mirage.notifications.delivery import Undeliverable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,7 +43,7 @@ def test_slurmrestd_that_trickles_is_given_up(tmp_path: Path, kind: str, unix: b
     path = tmp_path / "s" if unix else None
     with trickling(*BEGINNINGS[kind], path=path) as server:
         address = f"unix:{path}" if unix else f"http://127.0.0.1:{server.port}"
-        client = RestClient(Address.parse(address), Credentials("alice"), WITHIN)
+        client = RestClient(RestAddress.parse(address), Credentials("alice"), WITHIN)
         with pytest.raises(ClusterUnavailable, match="timed out"):
             client.ask(method, "/slurm/v0.0.38/jobs", {} if method == "POST" else None)
 
@@ -53,7 +51,7 @@ def test_slurmrestd_that_trickles_is_given_up(tmp_path: Path, kind: str, unix: b
 @heads
 def test_slurmrestd_whose_head_is_endless_is_given_up(kind: str) -> None:
     with trickling(*endless_head(kind), pause=0.001) as server:
-        client = RestClient(Address.parse(f"http://127.0.0.1:{server.port}"), Credentials("alice"), 60)
+        client = RestClient(RestAddress.parse(f"http://127.0.0.1:{server.port}"), Credentials("alice"), 60)
         with pytest.raises(ClusterUnavailable):
             client.ask("GET", "/slurm/v0.0.38/jobs")
 
@@ -63,7 +61,7 @@ def test_tls_handshake_that_trickles_is_given_up(tmp_path: Path, first: bytes) -
     with trickling(first, b"\x00" if first else b"") as server:
         url = f"https://127.0.0.1:{server.port}"
         with pytest.raises(ClusterUnavailable, match="timed out"):
-            RestClient(Address.parse(url), Credentials("alice"), WITHIN).ask("GET", "/slurm/v0.0.38/jobs")
+            RestClient(RestAddress.parse(url), Credentials("alice"), WITHIN).ask("GET", "/slurm/v0.0.38/jobs")
         with pytest.raises(DaemonUnreachable):
             Transport(DaemonAddress.parse(url)).ask("GET", "/me", timeout=WITHIN)
         with pytest.raises(Undeliverable):
@@ -177,7 +175,7 @@ def test_name_without_an_address_is_an_os_error() -> None:
 
 
 async def _ask(upstream: Upstream) -> bytes:
-    reply = await upstream.ask(Inquiry("GET", "/x", [], b""))
+    reply = await upstream.ask(UpstreamRequest("GET", "/x", [], b""))
     try:
         return b"".join([part async for part in reply.content])
     finally:

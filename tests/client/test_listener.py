@@ -12,13 +12,13 @@ import pytest
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import OperationalError
 
-from mirage.backends.restclient import Address, Credentials, RestClient
+from mirage.backends.restclient import Credentials, RestAddress, RestClient
 from mirage.client import listener as mirage_listener
 from mirage.client.client import Client
 from mirage.client.deadline import Deadline, TimedSocket
 from mirage.client.errors import DaemonUnreachable, Unanswered
 from mirage.domain.errors import ClusterUnavailable
-from mirage.store.engines import postgres_engine
+from mirage.store.location import postgres_engine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -151,7 +151,7 @@ def test_slurmrestds_port_is_asked_only_where_its_account_listens(
     known = pwd.getpwnam("nobody")
     monkeypatch.setattr(pwd, "getpwnam", lambda name: struct_passwd({"alice": OTHER}.get(name, known.pw_uid)))
     with port_of(OTHER, socket.AF_INET, "127.0.0.1") as url:
-        client = RestClient(Address.parse(url, server), Credentials("alice", str(token)), timeout=0.5)
+        client = RestClient(RestAddress.parse(url, server), Credentials("alice", str(token)), timeout=0.5)
         with pytest.raises(ClusterUnavailable, match="time" if asked else "not trusted"):
             client.ask("GET", "/slurm/v0.0.38/jobs")
 

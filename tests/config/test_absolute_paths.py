@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mirage.config.loading import load_config
-from mirage.config.model import Config, Section
+from mirage.config.model import Config, ConfigSection
 from mirage.config.places import default_places
 from mirage.domain.errors import ConfigError
 
@@ -30,11 +30,11 @@ _NO_PATHS = (
 _TEXTS = ("user_claim", "audience", "issuer", "rest.url", "api.url", "aim")
 
 
-def texts(section: type[Section] = Config, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:  # type: ignore[assignment]
+def texts(section: type[ConfigSection] = Config, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:  # type: ignore[assignment]
     """Every key that takes any text."""
     for name, about in section.model_fields.items():
         kind: Any = about.annotation
-        if isinstance(kind, type) and issubclass(kind, Section):
+        if isinstance(kind, type) and issubclass(kind, ConfigSection):
             yield from texts(kind, (*path, name))
         elif kind is str:
             yield (*path, name)

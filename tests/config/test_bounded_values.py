@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mirage.cli.config import check_command
+from mirage.cli.daemon import check_command
 from mirage.config.loading import load_config
 from mirage.config.model import Config
 from mirage.domain.bounds import LONGEST_PATH

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from mirage.bootstrap.assembly import build
-from mirage.cli.config import check_command
-from mirage.config.display import settings
-from mirage.config.loading import load_config
+from mirage.cli.daemon import check_command
+from mirage.config.loading import load_config, settings
 from mirage.config.model import Config
 from mirage.daemon.chores import learning_chores
 from mirage.daemon.process import run_daemon
@@ -22,7 +21,7 @@ from mirage.domain.errors import MirageError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mirage.bootstrap.service import Service
+    from mirage.bootstrap.service import DaemonService
 
 Key = tuple[str, ...]
 
@@ -111,7 +110,7 @@ def spelled(value: object) -> str:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str | bool) else repr(value)
 
 
-def built(config: Config, alive: Any, tenure: Any) -> Service:
+def built(config: Config, alive: Any, tenure: Any) -> DaemonService:
     """Build as the daemon does, with its actions right after the first cycle."""
     service = build(config, alive, tenure)
     if service.interface is not None:

@@ -16,15 +16,14 @@ from typer.testing import CliRunner
 
 from mirage.bootstrap.policies import build_pacing, build_policy
 from mirage.cli.main import app
-from mirage.config.display import masked, settings
-from mirage.config.loading import Source, _validated, load_config
+from mirage.config.loading import Source, _validated, load_config, masked, settings
 from mirage.config.model import Config
 from mirage.config.places import Places, default_file, default_places
-from mirage.control.outside import Policy
-from mirage.control.pace import Pacing
+from mirage.control.clocks import Pacing
+from mirage.control.dependencies import LoopSettings
 from mirage.control.startplans import PlanBudget
 from mirage.domain.errors import ConfigError
-from mirage.store.retention import Retention
+from mirage.store.opening import Retention
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,10 +52,10 @@ def write(tmp_path: Path) -> Callable[[str], Path]:
 
 def test_without_files_the_defaults_of_the_code_hold() -> None:
     config = Config()
-    assert build_policy(config, rate=1.0) == Policy(
+    assert build_policy(config, rate=1.0) == LoopSettings(
         decision_seconds=30.0, plans=PlanBudget(), between_polls=True, appraise=1_200
     )
-    assert build_policy(config, rate=60.0).settle == 60 * Policy().settle
+    assert build_policy(config, rate=60.0).settle == 60 * LoopSettings().settle
     rare = Config.model_validate({"loop": {"interval": 3_600}})
     assert build_policy(rare, rate=1.0).appraise == 7_200, "at least one poll falls into that time"
     assert build_pacing(config) == Pacing()
@@ -261,7 +260,7 @@ def _keys(document: dict[str, object], above: str = "") -> list[str]:
 def test_the_defaults_of_chains_are_those_of_a_chain() -> None:
     from dataclasses import fields, replace
 
-    from mirage.api.documents.definition import _CHAIN
+    from mirage.api.routes.chaindefinition import _CHAIN
     from mirage.bootstrap.interface import chain_defaults
     from mirage.domain.chain import Chain, Steering
 

@@ -12,8 +12,8 @@ from pydantic import Field
 from typer.testing import CliRunner
 
 from mirage.cli.main import app
-from mirage.config.display import settings
-from mirage.config.model import Config, Section
+from mirage.config.loading import settings
+from mirage.config.model import Config, ConfigSection
 from mirage.config.reference import _block, reference, tables
 from mirage.config.values import Duration  # noqa: TC001 (pydantic reads it when it runs)
 
@@ -25,7 +25,7 @@ class Colour(StrEnum):
     BLUE = "blue"
 
 
-class Hook(Section):
+class Hook(ConfigSection):
     """Somebody to tell."""
 
     url: str
@@ -33,7 +33,7 @@ class Hook(Section):
     after: Duration = 0
 
 
-class Part(Section):
+class Part(ConfigSection):
     """What it is about."""
 
     span: Duration = 7_200
@@ -52,7 +52,7 @@ class Part(Section):
     """Who is told."""
 
 
-class Whole(Section):
+class Whole(ConfigSection):
     """Not shown."""
 
     part: Part = Part()

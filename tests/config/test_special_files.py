@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mirage.api.access.slurmtokens import Claims, SlurmTokens
-from mirage.control.wallclock import read_clock
+from mirage.api.access.tokens import Claims, SlurmTokens
+from mirage.control.clocks import read_clock
 from mirage.domain.errors import ConfigError
-from mirage.notifications.webhook import Webhook
+from mirage.notifications.channels import Webhook
 from mirage.simulator.configuration.slurmconf import inspect_slurm_conf
 
 if TYPE_CHECKING:

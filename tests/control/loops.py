@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 from fakes import HOUR, MIN, FakeCluster, Fate, chain
 
+from mirage.control.clocks import SimulatedTicks
 from mirage.control.commands import CommandQueue
-from mirage.control.guard import Guard, Guards
-from mirage.control.journal import MemoryJournal
+from mirage.control.dependencies import LoopDependencies, LoopSettings
+from mirage.control.guard import Guards, PredictorGuard
 from mirage.control.loop import ControlLoop
-from mirage.control.memory import MemoryStore
-from mirage.control.outside import Outside, Policy
-from mirage.control.ticks import SimulatedTicks
+from mirage.control.stores import MemoryJournal, MemoryStore
 from mirage.domain.chain import ChainRecord, DoneCondition
 from mirage.predictors.registry import build_predictor
 
@@ -41,15 +40,17 @@ class Service:
         self.store = store or MemoryStore()
         self.store.save(ChainRecord(chain_ or chain(done=DoneCondition(links=links))))
         self.predictor = predictor
-        self.policy = Policy(**policy)
+        self.policy = LoopSettings(**policy)
         self.crash()
 
     def crash(self) -> None:
         self.journal = self.store.journal = MemoryJournal()
         self.commands = CommandQueue()
         c = self.cluster
-        outside = Outside(c, c, c, c, self.clock or c, self.store, self.journal, c, self.commands, sharing=c)
-        guard = Guard(build_predictor(self.predictor), build_predictor("reactive"))
+        outside = LoopDependencies(
+            c, c, c, c, self.clock or c, self.store, self.journal, c, self.commands, sharing=c
+        )
+        guard = PredictorGuard(build_predictor(self.predictor), build_predictor("reactive"))
         self.loop = ControlLoop(outside, Guards(guard), self.policy)
 
     def cycle(self, time: int | None = None) -> str:

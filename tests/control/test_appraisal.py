@@ -9,15 +9,15 @@ import pytest
 from fakes import HOUR, MIN, FakeCluster, Fate, chain
 from loops import Service
 
-from mirage.control.guard import Guard, Guards
-from mirage.control.outside import Policy
-from mirage.domain.chain import DoneCondition, Handover, HandoverPolicy, Steering
+from mirage.control.dependencies import LoopSettings
+from mirage.control.guard import Guards, PredictorGuard
+from mirage.domain.chain import DoneCondition, HandoverPolicy, HandoverSettings, Steering
 from mirage.domain.decision import ActionScores, WaitForecast, Wants
 from mirage.domain.errors import StoreUnavailable
 from mirage.domain.journal import EntryKind
-from mirage.domain.outcome import Alternative
+from mirage.domain.objective import Alternative
 from mirage.domain.snapshot import PartitionState
-from mirage.predictors.reactive import Reactive
+from mirage.predictors.baselines import Reactive
 from mirage.predictors.registry import build_predictor
 
 if TYPE_CHECKING:
@@ -50,12 +50,12 @@ def hours(*waits: float) -> Callable[[Observation], Prediction]:
 def pinned(teller: Teller, wait: int = 2 * HOUR, usual: object = None, **more: object) -> Service:
     """Three links of 48 hours; the first waits for ``wait``, those that are pinned start as its nodes are free."""
     cluster = FakeCluster(lambda request: Fate(wait=wait))
-    both = Handover(HandoverPolicy.OVERLAP)
+    both = HandoverSettings(HandoverPolicy.OVERLAP)
     chosen = {"steering": Steering.PIN, "lead": 0, "handover": both} | more
     asked = chain(done=DoneCondition(links=3), **chosen)
     service = Service(cluster, chain_=asked)
-    guard = Guard(teller, usual or Reactive())
-    service.loop.reconfigure(Guards(guard), Policy(appraise=900))
+    guard = PredictorGuard(teller, usual or Reactive())
+    service.loop.reconfigure(Guards(guard), LoopSettings(appraise=900))
     return service
 
 
@@ -84,7 +84,7 @@ def test_a_successor_submitted_at_the_end_saves_nothing_and_nobody_is_asked() ->
     teller = Teller(lambda seen: WaitForecast.point(seen.time))
     cluster = FakeCluster(lambda request: Fate(wait=5 * HOUR))
     service = Service(cluster, chain_=chain(done=DoneCondition(links=3)))
-    service.loop.reconfigure(Guards(Guard(Reactive(), teller)), Policy(appraise=900))
+    service.loop.reconfigure(Guards(PredictorGuard(Reactive(), teller)), LoopSettings(appraise=900))
     record = service.run(300 * HOUR)
     assert [outcome.alternative for outcome in record.outcomes()] == [Alternative.certain(5 * HOUR)] * 2
     assert [outcome.saved for outcome in record.outcomes()] == [Alternative.certain(0)] * 2
@@ -148,7 +148,7 @@ def test_a_store_that_is_away_is_told_as_ever() -> None:
 def test_a_replay_asks_nobody() -> None:
     teller = Teller()
     service = pinned(teller)
-    service.loop.reconfigure(Guards(Guard(teller, build_predictor("quantile"))), Policy())
+    service.loop.reconfigure(Guards(PredictorGuard(teller, build_predictor("quantile"))), LoopSettings())
     service.run(300 * HOUR)
     assert not teller.asked
 

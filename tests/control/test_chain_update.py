@@ -9,10 +9,10 @@ import pytest
 from fakes import HOUR, FakeCluster, Fate, chain
 from loops import Service, waiting
 
-from mirage.domain.chain import Chain, ChainStatus, DoneCondition, Handover, HandoverPolicy, Steering
+from mirage.domain.chain import Chain, ChainStatus, DoneCondition, HandoverPolicy, HandoverSettings, Steering
 from mirage.domain.command import UpdateChain
 from mirage.domain.errors import ChainOver, ConfigError, PluginNotFound
-from mirage.domain.failurepolicy import FailurePolicies, FailurePolicy, Recovery
+from mirage.domain.failurepolicy import FailureAction, FailurePolicies, FailurePolicy
 from mirage.domain.job import JobState, WarnSignal
 from mirage.domain.journal import EntryKind
 from mirage.domain.link import LinkState
@@ -141,7 +141,7 @@ def test_a_waiting_link_knows_what_ends_the_chain_now(changed: str) -> None:
     pinned = service(**PINNED)
     pinned.run(10 * HOUR)
     before = pinned.record.chain
-    stop = FailurePolicies(exit=FailurePolicy(Recovery.STOP))
+    stop = FailurePolicies(exit=FailurePolicy(FailureAction.STOP))
     after = {
         "exit_code": replace(before, done=replace(before.done, exit_code=3)),
         "file": replace(before, done=replace(before.done, file="/home/alice/done")),
@@ -223,7 +223,7 @@ def test_nothing_to_change_no_such_predictor_and_a_chain_that_is_over_are_told()
 
 
 def test_the_journal_says_what_was_changed_and_from_what() -> None:
-    both = service(handover=Handover(HandoverPolicy.OVERLAP))
+    both = service(handover=HandoverSettings(HandoverPolicy.OVERLAP))
     both.cycle()
     after = with_links(replace(both.record.chain, predictor="reactive"), 7)
     assert update(both, after) is None

@@ -8,12 +8,12 @@ import pytest
 from fakes import HOUR, MIN, FakeCluster, Fate, chain
 from loops import Service
 
-from mirage.domain.chain import ChainRecord, DoneCondition, Handover, HandoverPolicy
+from mirage.domain.chain import ChainRecord, DoneCondition, HandoverPolicy, HandoverSettings
 from mirage.domain.errors import NotPermitted, SubmissionRejected
 from mirage.domain.job import ABSENT, JobState, WarnSignal
 from mirage.domain.link import LinkState
 from mirage.provisioner.limits import Limits
-from mirage.provisioner.setback import corrected
+from mirage.provisioner.rejections import corrected
 
 DAYS_AHEAD = 19 * 24 * HOUR
 START = 100 * HOUR
@@ -84,7 +84,7 @@ def test_links_of_a_clock_ahead_use_up_no_hours_share() -> None:
 
 
 def test_predecessor_that_was_told_to_leave_is_ended_after_its_grace() -> None:
-    both = Handover(HandoverPolicy.ON_START, WarnSignal("TERM", 2 * MIN))
+    both = HandoverSettings(HandoverPolicy.ON_START, WarnSignal("TERM", 2 * MIN))
     service = Set(cluster(), chain_=chain(3 * HOUR, DoneCondition(links=9), handover=both), predictor="fixed:1h")
     minute = 0
     while not any(link.is_retired for link in service.record.links) and minute < 400:

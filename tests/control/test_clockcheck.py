@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from loops import Service
 
 from mirage.control.clockcheck import ClockCheck
-from mirage.control.wallclock import CorrectedClock
-from mirage.domain.chain import DoneCondition, Handover, HandoverPolicy
+from mirage.control.clocks import CorrectedClock
+from mirage.domain.chain import DoneCondition, HandoverPolicy, HandoverSettings
 from mirage.domain.errors import ClusterUnavailable
 from mirage.domain.job import WarnSignal
 
@@ -42,7 +42,7 @@ class Site(Service):
         self.check = ClockCheck(corrected, cluster.now, monotonic=cluster.now) if checks else None
         seen = cluster.snapshot
         cluster.snapshot = lambda **asked: replace(seen(**asked), time=corrected.now())  # type: ignore[method-assign]
-        handover = Handover(policy, WarnSignal("TERM", MIN), max_overlap=2 * MIN)
+        handover = HandoverSettings(policy, WarnSignal("TERM", MIN), max_overlap=2 * MIN)
         super().__init__(cluster, "reactive", chain_=chain(LIMIT, DoneCondition(links=99), handover=handover))
 
     def play(self, minutes: int, *, jumped: bool = False) -> None:

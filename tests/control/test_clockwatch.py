@@ -8,8 +8,8 @@ import pytest
 from fakes import HOUR, MIN, FakeCluster, Fate, chain
 from loops import Service
 
-from mirage.control.clockwatch import latest_event
-from mirage.domain.chain import DoneCondition, Handover, HandoverPolicy
+from mirage.control.clockcheck import latest_event
+from mirage.domain.chain import DoneCondition, HandoverPolicy, HandoverSettings
 from mirage.domain.job import Job, JobId, JobState
 from mirage.domain.journal import EntryKind
 
@@ -30,7 +30,7 @@ class Skewed(Service):
 
     def __init__(self, by: int, **more: object) -> None:
         self.by = by
-        both = Handover(HandoverPolicy.OVERLAP)
+        both = HandoverSettings(HandoverPolicy.OVERLAP)
         asked = chain(done=DoneCondition(links=9), handover=both)
         cluster = FakeCluster(lambda request: Fate(wait=10 * MIN), time=100 * HOUR)
         self.clock = Off(cluster, by)

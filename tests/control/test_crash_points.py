@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fakes import HOUR, MIN, FakeCluster, Fate, chain
 
-from mirage.bootstrap.journals import LoggedChains, LoggedJournal
-from mirage.control.guard import Guard, Guards
+from mirage.bootstrap.records import LoggedChains, LoggedJournal
+from mirage.control.dependencies import LoopDependencies, LoopSettings
+from mirage.control.guard import Guards, PredictorGuard
 from mirage.control.loop import ControlLoop
-from mirage.control.outside import Outside, Policy
 from mirage.domain.chain import (
     ChainId,
     ChainRecord,
     DoneCondition,
-    Handover,
     HandoverPolicy,
+    HandoverSettings,
     WarnSignal,
 )
 from mirage.domain.journal import EntryKind
@@ -90,10 +90,10 @@ class World:
         store = open_store(self.url)
         cluster, chains = Watched(self.cluster, reaper), Watched(store.chains, reaper)
         journal = LoggedJournal(store.journal, lambda: None)
-        outside = Outside(*(cluster,) * 5, LoggedChains(chains, journal), journal, self.cluster)  # type: ignore[misc]
-        guards = Guards(Guard(build_predictor("fixed:1h"), build_predictor("reactive")))
+        outside = LoopDependencies(*(cluster,) * 5, LoggedChains(chains, journal), journal, self.cluster)  # type: ignore[misc]
+        guards = Guards(PredictorGuard(build_predictor("fixed:1h"), build_predictor("reactive")))
         try:
-            loop = ControlLoop(outside, guards, Policy(settle=2 * MIN))
+            loop = ControlLoop(outside, guards, LoopSettings(settle=2 * MIN))
             while not self.record(store).over:
                 self.cluster.advance(self.cluster.time + 10 * MIN)
                 loop.cycle()  # what is not saved with a record stays in memory and is lost
@@ -120,7 +120,7 @@ def world(folder: Path) -> World:
     cluster = FakeCluster(lambda request: Fate(wait=20 * MIN, obeys=60))
     url = f"sqlite:///{folder}/mirage.db"
     store = open_store(url)
-    handover = Handover(HandoverPolicy.ON_START, WarnSignal("USR1", 60))
+    handover = HandoverSettings(HandoverPolicy.ON_START, WarnSignal("USR1", 60))
     store.chains.save(ChainRecord(chain(4 * HOUR, DoneCondition(exit_code=None, links=LINKS), handover=handover)))
     store.close()
     return World(cluster, url)

@@ -8,7 +8,7 @@ import pytest
 from fakes import HOUR, MIN, FakeCluster, Fate, chain
 from loops import Service
 
-from mirage.domain.chain import DoneCondition, Handover, HandoverPolicy
+from mirage.domain.chain import DoneCondition, HandoverPolicy, HandoverSettings
 from mirage.domain.job import JobState, WarnSignal
 
 LIMIT, LEAD, WAIT = 2 * HOUR, 30 * MIN, 20 * MIN
@@ -18,7 +18,7 @@ def outcomes(runtime: int, state: JobState = JobState.COMPLETED) -> list[tuple[i
     """Interruption and overlap of each handover, by a predictor that knows the wait."""
     cluster = FakeCluster(lambda request: Fate(wait=WAIT, runtime=runtime, state=state))
     done = DoneCondition(exit_code=None, links=7)
-    made = chain(LIMIT, done, handover=Handover(HandoverPolicy.OVERLAP, WarnSignal("TERM", MIN)))
+    made = chain(LIMIT, done, handover=HandoverSettings(HandoverPolicy.OVERLAP, WarnSignal("TERM", MIN)))
     request = replace(made.request, warn=WarnSignal("USR1", LEAD, batch_only=True))
     service = Service(cluster, f"fixed:{WAIT}s", chain_=replace(made, request=request))
     record = service.run(30 * HOUR, tick=MIN)

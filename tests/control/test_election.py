@@ -15,8 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirage.control.campaign import Campaign
-from mirage.control.election import Candidate, LeaseTerms
+from mirage.control.leader_election import LeaderCandidate, LeaderElection, LeaseTerms
 from mirage.domain.errors import StoreUnavailable
 from mirage.domain.lease import VACANT, Lease
 
@@ -48,7 +47,7 @@ class Table:
 class Process:
     """A candidate whose query is on its way, or which waits; its clock has a random speed and origin."""
 
-    candidate: Candidate
+    candidate: LeaderCandidate
     speed: Fraction
     origin: int
     asked: tuple[float, Lease | None, object] | None = None
@@ -96,7 +95,7 @@ SPEEDS = st.tuples(*(st.fractions(Fraction(9, 10), Fraction(11, 10), max_denomin
 
 def processes(speeds: tuple[Fraction, ...], origins: tuple[int, ...]) -> list[Process]:
     pairs = enumerate(zip(speeds, origins, strict=True))
-    return [Process(Candidate(f"id{k}", f"head{k}", TERMS), speed, origin) for k, (speed, origin) in pairs]
+    return [Process(LeaderCandidate(f"id{k}", f"head{k}", TERMS), speed, origin) for k, (speed, origin) in pairs]
 
 
 @given(STEPS, SPEEDS, st.tuples(*(st.integers(-1_000_000, 1_000_000) for _ in range(3))))
@@ -152,7 +151,7 @@ def test_the_margin_is_needed() -> None:
 
     table = Table()
     slow, other = processes((Fraction(99, 100), Fraction(1)), (0, 0))
-    slow.candidate = Candidate("slow", "slow", NoMargin(LENGTH))
+    slow.candidate = LeaderCandidate("slow", "slow", NoMargin(LENGTH))
     for process in (slow, slow, other):
         process.send(Fraction(0))
         process.reach(table)
@@ -187,10 +186,10 @@ class Machine:
             raise StoreUnavailable("the server closed the connection")
         return done
 
-    def campaign(self, name: str, holder: str = "") -> Campaign:
-        return Campaign(self, Candidate(holder or f"id of {name}", name, TERMS), lambda: self.time)
+    def campaign(self, name: str, holder: str = "") -> LeaderElection:
+        return LeaderElection(self, LeaderCandidate(holder or f"id of {name}", name, TERMS), lambda: self.time)
 
-    def run(self, until: float, *campaigns: Campaign) -> None:
+    def run(self, until: float, *campaigns: LeaderElection) -> None:
         due = dict.fromkeys(campaigns, self.time)
         while (first := min(due, key=lambda each: due[each])) and due[first] <= until:
             self.time = max(self.time, due[first])

@@ -9,8 +9,8 @@ import pytest
 from fakes import HOUR, MIN, FakeCluster, Fate, chain
 from loops import Service
 
-from mirage.domain.chain import ChainStatus, DoneCondition, Handover, HandoverPolicy
-from mirage.domain.failurepolicy import FailurePolicies, FailurePolicy, Recovery
+from mirage.domain.chain import ChainStatus, DoneCondition, HandoverPolicy, HandoverSettings
+from mirage.domain.failurepolicy import FailureAction, FailurePolicies, FailurePolicy
 from mirage.domain.files import FileState, Presence
 from mirage.domain.job import JobState, WarnSignal
 from mirage.domain.journal import EntryKind
@@ -61,7 +61,7 @@ def test_a_file_that_is_not_checked_yet_is_no_trouble(reason: str) -> None:
 @pytest.mark.parametrize("policy", [HandoverPolicy.WHEN_READY, HandoverPolicy.ON_START])
 def test_running_link_is_unready_until_its_file_is_there(policy: HandoverPolicy) -> None:
     """Also the one that runs alone, where links say when they are ready."""
-    held = service({}, handover=Handover(policy))
+    held = service({}, handover=HandoverSettings(policy))
     held.cycle(0)
     held.cycle(HOUR)
     held.cycle(HOUR + MIN)
@@ -121,7 +121,7 @@ def test_link_follows_where_the_done_file_cannot_be_checked() -> None:
 
 
 def test_a_handover_file_is_watched_before_its_link_runs() -> None:
-    handover = Handover(HandoverPolicy.WHEN_READY, WarnSignal("USR1", 10 * MIN))
+    handover = HandoverSettings(HandoverPolicy.WHEN_READY, WarnSignal("USR1", 10 * MIN))
     held = service({"/home/alice/.mirage/svc.2.ready": DENIED}, done=DoneCondition(links=3), handover=handover)
     held.run(46 * HOUR + 30 * MIN, tick=10 * MIN)
     assert held.loop.status.files_unknown == {"svc": DENIED.reason}
@@ -134,7 +134,7 @@ def test_chains_without_such_files_have_none_checked() -> None:
     assert held.cluster.watched == set()
 
 
-def failing(recovery: Recovery = Recovery.RETRY, runtime: int = 1, **more: Any) -> Service:
+def failing(recovery: FailureAction = FailureAction.RETRY, runtime: int = 1, **more: Any) -> Service:
     """Links that end as those whose directory is gone: Slurm runs them, and cannot open their output."""
     fate = Fate(runtime=runtime, state=JobState.FAILED, exit_code=15)
     policies = FailurePolicies(exit=FailurePolicy(recovery))
@@ -143,10 +143,12 @@ def failing(recovery: Recovery = Recovery.RETRY, runtime: int = 1, **more: Any) 
     return made
 
 
-@pytest.mark.parametrize("recovery", list(Recovery))
-def test_stop_reason_names_the_missing_directory(recovery: Recovery) -> None:
+@pytest.mark.parametrize("recovery", list(FailureAction))
+def test_stop_reason_names_the_missing_directory(recovery: FailureAction) -> None:
     made = failing(recovery, directories=set())
-    assert made.record.status is (ChainStatus.PAUSED if recovery is Recovery.CONTINUE else ChainStatus.STOPPED)
+    assert made.record.status is (
+        ChainStatus.PAUSED if recovery is FailureAction.CONTINUE else ChainStatus.STOPPED
+    )
     assert made.record.reason.endswith("; working directory of the links not found: /home/alice")
     assert [text for text in troubles(made) if "/home/alice" in text], "also before it stops"
     assert made.loop.status.files_unknown == {}

@@ -7,11 +7,11 @@ from fakes import HOUR, MIN, FakeCluster, Fate, chain
 from loops import Service, waiting
 
 from mirage.control.commands import CommandQueue
-from mirage.control.forecasts import ForecastLedger, Foreseen
-from mirage.control.guard import Guard, Guards
+from mirage.control.dependencies import LoopDependencies, LoopSettings
+from mirage.control.forecasts import ForecastLedger, OpenForecast
+from mirage.control.guard import Guards, PredictorGuard
 from mirage.control.loop import ControlLoop
-from mirage.control.memory import MemoryStore
-from mirage.control.outside import Outside, Policy
+from mirage.control.stores import MemoryStore
 from mirage.domain.chain import ChainId, ChainRecord, DoneCondition
 from mirage.domain.decision import WaitForecast
 from mirage.domain.journal import Entry, EntryKind
@@ -31,18 +31,20 @@ class Heard:
         self.ledger.hear(entry)
 
 
-def watched(wait: float, predictor: str, *shadows: str) -> list[Foreseen]:
+def watched(wait: float, predictor: str, *shadows: str) -> list[OpenForecast]:
     """Two links' handover on a cluster where every wait is as given, and past waits were two hours."""
     cluster = FakeCluster(lambda request: Fate(wait=int(wait * HOUR)), waits=[2 * HOUR] * 5)
     journal = Heard()
     store = MemoryStore(ChainRecord(chain(done=DoneCondition(links=2))), journal=journal)
-    outside = Outside(cluster, cluster, cluster, cluster, cluster, store, journal, cluster, CommandQueue())
+    outside = LoopDependencies(
+        cluster, cluster, cluster, cluster, cluster, store, journal, cluster, CommandQueue()
+    )
     reactive = build_predictor("reactive")
     guards = Guards(
-        Guard(build_predictor(predictor), reactive),
-        shadows=tuple(Guard(build_predictor(name), reactive) for name in shadows),
+        PredictorGuard(build_predictor(predictor), reactive),
+        shadows=tuple(PredictorGuard(build_predictor(name), reactive) for name in shadows),
     )
-    loop, found = ControlLoop(outside, guards, Policy()), list[Foreseen]()
+    loop, found = ControlLoop(outside, guards, LoopSettings()), list[OpenForecast]()
     while not store.load()[0].over:
         cluster.advance(cluster.time + 10 * MIN)
         loop.cycle()
@@ -69,7 +71,7 @@ def test_a_submission_that_was_forced_settles_nothing() -> None:
 
 def test_where_the_start_lay() -> None:
     forecast = WaitForecast((0.1, 0.5, 0.9), (100.0, 200.0, 300.0))
-    places = [Foreseen("p", forecast, Link(1, "t", 0, start=start)).place for start in (99, 100, 300, 301)]
+    places = [OpenForecast("p", forecast, Link(1, "t", 0, start=start)).place for start in (99, 100, 300, 301)]
     assert places == ["early", "within", "within", "late"]
 
 
@@ -104,8 +106,8 @@ def test_the_journal_says_who_was_asked_where_another_answered() -> None:
 
     service = Service(waiting(1), "average")
     took: list[str] = []
-    guard = Guard(Broken(), build_predictor("reactive"), took=lambda name, seconds: took.append(name))
-    service.loop.reconfigure(Guards(guard), Policy())
+    guard = PredictorGuard(Broken(), build_predictor("reactive"), took=lambda name, seconds: took.append(name))
+    service.loop.reconfigure(Guards(guard), LoopSettings())
     service.run(3 * HOUR)
     said = [entry for entry in service.journal.entries if entry.prediction is not None]
     assert {(entry.asked, entry.predictor, entry.model) for entry in said} == {("broken", "reactive", "")}

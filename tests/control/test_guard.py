@@ -8,11 +8,11 @@ import time
 
 import pytest
 
-from mirage.control.guard import Guard
+from mirage.control.guard import PredictorGuard
 from mirage.domain.decision import ActionScores, Observation, RecentWaits, WaitForecast, Wants
 from mirage.domain.job import JobRequest
 from mirage.domain.snapshot import Snapshot
-from mirage.predictors.reactive import Reactive
+from mirage.predictors.baselines import Reactive
 
 SEEN = Observation(100, Snapshot.unseen(100), None, JobRequest("s", "u", 10), RecentWaits.none())
 
@@ -31,7 +31,7 @@ class Scripted:
 @pytest.mark.parametrize("budget", [None, 5.0])
 @pytest.mark.parametrize("prediction", [WaitForecast.point(500), ActionScores(1, 2), ActionScores(-math.inf, 0)])
 def test_a_good_answer_passes(budget, prediction) -> None:
-    guard = Guard(Scripted(lambda: prediction), Reactive(), budget)
+    guard = PredictorGuard(Scripted(lambda: prediction), Reactive(), budget)
     answer = guard.predict(SEEN)
     guard.close()
     assert (answer.prediction, answer.trouble) == (prediction, "")
@@ -54,7 +54,7 @@ def fail():
     ],
 )
 def test_a_bad_answer_is_replaced_and_named(budget, act) -> None:
-    guard = Guard(Scripted(act), Reactive(), budget)
+    guard = PredictorGuard(Scripted(act), Reactive(), budget)
     answer = guard.predict(SEEN)
     guard.close()
     assert answer.prediction == WaitForecast.point(100)
@@ -64,7 +64,7 @@ def test_a_bad_answer_is_replaced_and_named(budget, act) -> None:
 
 def test_a_hanging_predictor_costs_one_budget_and_comes_back() -> None:
     gate = threading.Event()
-    guard = Guard(Scripted(lambda: gate.wait(30) and WaitForecast.point(500)), Reactive(), budget=0.1)
+    guard = PredictorGuard(Scripted(lambda: gate.wait(30) and WaitForecast.point(500)), Reactive(), budget=0.1)
     begin = time.monotonic()
     assert "no prediction within 0.1 s" in guard.predict(SEEN).trouble
     for _ in range(20):
@@ -78,5 +78,8 @@ def test_a_hanging_predictor_costs_one_budget_and_comes_back() -> None:
 
 
 def test_an_answer_says_whose_it_is() -> None:
-    good, bad = Guard(Scripted(lambda: WaitForecast.point(5)), Reactive()), Guard(Scripted(fail), Reactive())
+    good, bad = (
+        PredictorGuard(Scripted(lambda: WaitForecast.point(5)), Reactive()),
+        PredictorGuard(Scripted(fail), Reactive()),
+    )
     assert (good.predict(SEEN).by, bad.predict(SEEN).by) == ("scripted", "reactive")

@@ -13,15 +13,15 @@ from mirage.domain.chain import (
     ChainRecord,
     ChainStatus,
     DoneCondition,
-    Handover,
     HandoverPolicy,
+    HandoverSettings,
     Steering,
 )
 from mirage.domain.errors import ClusterUnavailable, NotPermitted
 from mirage.domain.job import JobState, SignalReach, WarnSignal
 from mirage.domain.link import Link, LinkState
+from mirage.provisioner.failures import end_name
 from mirage.provisioner.handover import let_run
-from mirage.provisioner.requeues import end_name
 
 if TYPE_CHECKING:
     from mirage.domain.job import JobId
@@ -31,7 +31,7 @@ FOREVER = DoneCondition(links=3)
 SIGNAL = WarnSignal("USR1", 10 * MIN)
 
 
-def overlapping(handover: Handover, obeys: int | None = None, wait: int = HOUR) -> Service:
+def overlapping(handover: HandoverSettings, obeys: int | None = None, wait: int = HOUR) -> Service:
     """Links wait an hour and are submitted three hours early: two hours of overlap where no link exits early."""
     cluster = FakeCluster(lambda request: Fate(wait=wait, obeys=obeys))
     return Service(cluster, "fixed:3h", chain_=chain(done=FOREVER, handover=handover))
@@ -45,7 +45,7 @@ def test_a_forecast_longer_than_the_links_does_not_use_up_one_after_another() ->
     """The queue has emptied but the forecast is still an hour: links start immediately."""
     cluster = FakeCluster(lambda request: Fate(obeys=0))
     wanted = chain(
-        limit=20 * MIN, done=DoneCondition(links=12), handover=Handover(HandoverPolicy.ON_START, SIGNAL)
+        limit=20 * MIN, done=DoneCondition(links=12), handover=HandoverSettings(HandoverPolicy.ON_START, SIGNAL)
     )
     record = Service(cluster, "fixed:1h", chain_=wanted).run(24 * HOUR, tick=MIN)
     assert record.reason == "12 links have run"
@@ -57,7 +57,7 @@ def test_a_forecast_longer_than_the_links_does_not_use_up_one_after_another() ->
 def test_long_links_are_left_alone_for_longer_the_more_were_replaced() -> None:
     cluster = FakeCluster(lambda request: Fate(obeys=0))
     wanted = chain(
-        limit=48 * HOUR, done=DoneCondition(links=7), handover=Handover(HandoverPolicy.ON_START, SIGNAL)
+        limit=48 * HOUR, done=DoneCondition(links=7), handover=HandoverSettings(HandoverPolicy.ON_START, SIGNAL)
     )
     record = Service(cluster, "fixed:50h", chain_=wanted).run(400 * HOUR)
     ran = [(link.end - link.start) // HOUR for link in record.links]
@@ -67,7 +67,7 @@ def test_long_links_are_left_alone_for_longer_the_more_were_replaced() -> None:
 def test_a_nice_value_on_an_idle_cluster_does_not_use_up_one_link_after_another() -> None:
     """An idle node takes a link of any nice value, so each one would start as its predecessor does."""
     cluster = FakeCluster(lambda request: Fate(obeys=0), idle=True)
-    on_start = Handover(HandoverPolicy.ON_START, SIGNAL)
+    on_start = HandoverSettings(HandoverPolicy.ON_START, SIGNAL)
     wanted = chain(
         limit=40 * MIN, done=DoneCondition(links=9), handover=on_start, steering=Steering.NICE, lead=5 * MIN
     )
@@ -77,14 +77,14 @@ def test_a_nice_value_on_an_idle_cluster_does_not_use_up_one_link_after_another(
 
 
 def test_with_overlap_both_run_until_the_limit() -> None:
-    service = overlapping(Handover(HandoverPolicy.OVERLAP))
+    service = overlapping(HandoverSettings(HandoverPolicy.OVERLAP))
     record = service.run(300 * HOUR)
     assert overlaps(record) == [2 * HOUR, 2 * HOUR]
     assert not service.cluster.signals
 
 
 def test_on_start_the_predecessor_is_signalled_and_leaves_by_itself() -> None:
-    service = overlapping(Handover(HandoverPolicy.ON_START, SIGNAL), obeys=120)
+    service = overlapping(HandoverSettings(HandoverPolicy.ON_START, SIGNAL), obeys=120)
     record = service.run(300 * HOUR, tick=MIN)
     assert overlaps(record) == [120, 120], "the overlap is what really happened"
     assert service.cluster.signals == [(100, "USR1"), (101, "USR1")]
@@ -93,7 +93,7 @@ def test_on_start_the_predecessor_is_signalled_and_leaves_by_itself() -> None:
 
 
 def test_one_that_ignores_the_signal_is_ended_when_its_grace_is_over() -> None:
-    service = overlapping(Handover(HandoverPolicy.ON_START, SIGNAL))
+    service = overlapping(HandoverSettings(HandoverPolicy.ON_START, SIGNAL))
     record = service.run(300 * HOUR, tick=MIN)
     assert overlaps(record) == [10 * MIN, 10 * MIN]
     assert [link.job_state for link in record.links[:2]] == [JobState.CANCELLED] * 2
@@ -102,7 +102,7 @@ def test_one_that_ignores_the_signal_is_ended_when_its_grace_is_over() -> None:
 
 
 def test_when_ready_waits_for_the_successors_word() -> None:
-    service = overlapping(Handover(HandoverPolicy.WHEN_READY, SIGNAL), obeys=0)
+    service = overlapping(HandoverSettings(HandoverPolicy.WHEN_READY, SIGNAL), obeys=0)
     service.run(47 * HOUR, tick=MIN)
     assert service.record.links[1].state is LinkState.RUNNING
     service.run(47 * HOUR + 30 * MIN, tick=MIN)
@@ -114,13 +114,13 @@ def test_when_ready_waits_for_the_successors_word() -> None:
 
 
 def test_a_successor_that_never_gets_ready_leaves_the_predecessor_its_limit() -> None:
-    service = overlapping(Handover(HandoverPolicy.WHEN_READY, SIGNAL))
+    service = overlapping(HandoverSettings(HandoverPolicy.WHEN_READY, SIGNAL))
     assert overlaps(service.run(300 * HOUR)) == [2 * HOUR, 2 * HOUR]
 
 
 def test_the_largest_overlap_bounds_every_policy() -> None:
     for policy in HandoverPolicy:
-        service = overlapping(Handover(policy, SIGNAL, max_overlap=40 * MIN), obeys=0)
+        service = overlapping(HandoverSettings(policy, SIGNAL, max_overlap=40 * MIN), obeys=0)
         record = service.run(300 * HOUR, tick=MIN)
         expected = 0 if policy in (HandoverPolicy.NONE, HandoverPolicy.ON_START) else 40 * MIN
         assert overlaps(record) == [expected] * 2, policy
@@ -137,13 +137,13 @@ def test_link_that_only_left_is_not_taken_for_replaced() -> None:
             1, "a", 0, LinkState.ENDED, start=0, end=HOUR, limit=48 * HOUR, retired=HOUR, requeued=requeued
         )
         heir = Link(2, "b", HOUR, LinkState.RUNNING, start=HOUR, end=49 * HOUR, limit=48 * HOUR)
-        record = ChainRecord(chain(handover=Handover(policy, SIGNAL)), (gone, heir))
+        record = ChainRecord(chain(handover=HandoverSettings(policy, SIGNAL)), (gone, heir))
         assert bool(let_run(record, HOUR + MIN)) is expected, policy
 
 
 @pytest.mark.parametrize("crash_after", ["signal", "store"])
 def test_a_crash_in_the_middle_still_ends_the_predecessor(crash_after: str) -> None:
-    service = overlapping(Handover(HandoverPolicy.ON_START, SIGNAL))
+    service = overlapping(HandoverSettings(HandoverPolicy.ON_START, SIGNAL))
     save, signal = service.store.save, service.cluster.signal
 
     class Crash(BaseException):
@@ -179,7 +179,7 @@ def test_a_crash_in_the_middle_still_ends_the_predecessor(crash_after: str) -> N
 def test_who_is_warned_of_the_limit_is_told_to_make_way(warn: WarnSignal | None, reach: SignalReach) -> None:
     cluster = FakeCluster(lambda request: Fate(wait=HOUR, obeys=0))
     way = replace(SIGNAL, batch_only=warn is not None and warn.batch_only)
-    asked = chain(done=FOREVER, handover=Handover(HandoverPolicy.ON_START, way))
+    asked = chain(done=FOREVER, handover=HandoverSettings(HandoverPolicy.ON_START, way))
     service = Service(cluster, "fixed:3h", chain_=replace(asked, request=replace(asked.request, warn=warn)))
     signal, seen = cluster.signal, []
 
@@ -198,7 +198,7 @@ class Died(BaseException):
 
 @pytest.mark.parametrize("error", [Died("killed"), ClusterUnavailable("no answer")])
 def test_a_link_that_obeys_a_signal_of_unknown_fate_has_not_finished_the_work(error: BaseException) -> None:
-    service = overlapping(Handover(HandoverPolicy.ON_START, SIGNAL), obeys=0)
+    service = overlapping(HandoverSettings(HandoverPolicy.ON_START, SIGNAL), obeys=0)
     signal = service.cluster.signal
 
     def dying_signal(job_id: JobId, owner: str, name: str, *, reach: SignalReach) -> None:
@@ -219,7 +219,7 @@ def test_a_link_that_obeys_a_signal_of_unknown_fate_has_not_finished_the_work(er
 
 def test_a_link_that_certainly_was_not_told_finishes_the_work_by_itself() -> None:
     cluster = FakeCluster(lambda request: Fate(wait=HOUR, runtime=47 * HOUR))
-    kind = chain(done=DoneCondition(links=3), handover=Handover(HandoverPolicy.ON_START, SIGNAL))
+    kind = chain(done=DoneCondition(links=3), handover=HandoverSettings(HandoverPolicy.ON_START, SIGNAL))
     service = Service(cluster, "fixed:3h", chain_=kind)
 
     def forbidden(job_id: JobId, owner: str, name: str, *, reach: SignalReach) -> None:
@@ -232,7 +232,7 @@ def test_a_link_that_certainly_was_not_told_finishes_the_work_by_itself() -> Non
 
 
 def test_a_requeued_link_that_was_overtaken_is_given_up() -> None:
-    service = overlapping(Handover(), wait=4 * HOUR)
+    service = overlapping(HandoverSettings(), wait=4 * HOUR)
     service.run(50 * HOUR, tick=MIN)
     assert [link.state for link in service.record.links] == [LinkState.RUNNING, LinkState.PENDING]
     service.cluster.requeue(100, wait=20 * HOUR)
@@ -246,7 +246,7 @@ def test_a_requeued_link_that_was_overtaken_is_given_up() -> None:
 
 
 def test_a_requeued_link_without_a_successor_is_the_next_link() -> None:
-    service = overlapping(Handover())
+    service = overlapping(HandoverSettings())
     service.run(10 * HOUR)
     service.cluster.requeue(100, wait=5 * HOUR)
     service.run(14 * HOUR)

@@ -8,12 +8,11 @@ import pytest
 from fakes import HOUR, MIN, FakeCluster, Fate, chain
 
 from mirage.control.commands import CommandQueue
-from mirage.control.guard import Guard, Guards
-from mirage.control.journal import MemoryJournal
+from mirage.control.dependencies import LoopDependencies, LoopSettings
+from mirage.control.guard import Guards, PredictorGuard
 from mirage.control.loop import ControlLoop
-from mirage.control.memory import MemoryStore
-from mirage.control.named import NamedGuards
-from mirage.control.outside import Outside, Policy
+from mirage.control.named_predictors import NamedGuards
+from mirage.control.stores import MemoryJournal, MemoryStore
 from mirage.domain.chain import ChainId, ChainRecord, DoneCondition
 from mirage.domain.command import AddChain
 from mirage.domain.errors import ArtifactMismatch, ConfigError, PluginNotFound, StoreUnavailable
@@ -64,10 +63,10 @@ class Checked(Guards):
 def loop_of(cluster: FakeCluster, *chains, build: Callable[[str], Predictor] = build_predictor):
     journal = MemoryJournal()
     store, commands = MemoryStore(*(ChainRecord(each) for each in chains), journal=journal), CommandQueue()
-    outside = Outside(cluster, cluster, cluster, cluster, cluster, store, journal, cluster, commands)
-    default = Guard(build_predictor("fixed:2h"), build_predictor("reactive"))
+    outside = LoopDependencies(cluster, cluster, cluster, cluster, cluster, store, journal, cluster, commands)
+    default = PredictorGuard(build_predictor("fixed:2h"), build_predictor("reactive"))
     guards = Checked(default, NamedGuards(build, default, 5.0))
-    return ControlLoop(outside, guards, Policy(limits=WIDE)), journal, commands
+    return ControlLoop(outside, guards, LoopSettings(limits=WIDE)), journal, commands
 
 
 def mixed(bad: int, good: int) -> list:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mirage.control.journal import MemoryJournal
+from mirage.control.stores import MemoryJournal
 from mirage.domain.chain import ChainId
 from mirage.domain.journal import Entry, EntryKind
 

@@ -9,17 +9,17 @@ import pytest
 from fakes import HOUR, MIN, FakeCluster, Fate, chain
 from loops import Service, waiting
 
-from mirage.control.guard import Guard, Guards
+from mirage.control.clocks import SimulatedTicks
+from mirage.control.dependencies import LoopDependencies, LoopSettings
+from mirage.control.guard import Guards, PredictorGuard
 from mirage.control.loop import ControlLoop
-from mirage.control.outside import Outside, Policy
-from mirage.control.questions import Question
-from mirage.control.ticks import SimulatedTicks
+from mirage.control.prediction_requests import PredictionRequest
 from mirage.domain.chain import (
     ChainRecord,
     ChainStatus,
     DoneCondition,
-    Handover,
     HandoverPolicy,
+    HandoverSettings,
     Steering,
 )
 from mirage.domain.decision import WaitForecast, Wants
@@ -27,7 +27,7 @@ from mirage.domain.errors import ClusterUnavailable
 from mirage.domain.job import ABSENT, JobRequest, JobState
 from mirage.domain.journal import Entry, EntryKind
 from mirage.domain.link import LinkState
-from mirage.domain.objective import Aim, AimKind
+from mirage.domain.objective import Objective, ObjectiveKind
 from mirage.predictors.registry import build_predictor
 from mirage.provisioner.limits import Limits
 
@@ -39,7 +39,7 @@ from mirage.provisioner.limits import Limits
 def test_the_wait_less_the_lead_is_the_gap(predictor: str, x: int) -> None:
     cluster = waiting(5)
     cluster.waits = [3 * HOUR, 5 * HOUR]
-    both = chain(done=DoneCondition(links=2), handover=Handover(HandoverPolicy.OVERLAP))
+    both = chain(done=DoneCondition(links=2), handover=HandoverSettings(HandoverPolicy.OVERLAP))
     record = Service(cluster, predictor, chain_=both).run(500 * HOUR)
     assert record.status is ChainStatus.DONE
     assert [o.x for o in record.outcomes()] == [x]
@@ -117,7 +117,7 @@ def test_loop_that_stands_by_says_why_and_blames_no_cluster() -> None:
     assert (status.stale_since, status.cycles) == (ABSENT, 0)
     assert status.explained == {service.record.chain.chain_id: sentence}
     with pytest.raises(ClusterUnavailable, match="has not polled the cluster: stands by: the lease cannot be"):
-        service.loop.foresee(Question(JobRequest("s", "alice", HOUR)), lambda: None)
+        service.loop.foresee(PredictionRequest(JobRequest("s", "alice", HOUR)), lambda: None)
     service.cycle()
     assert (service.loop.status.stale_since, service.loop.status.cycles) == (ABSENT, 1)
 
@@ -298,8 +298,10 @@ class Broken:
 
 def test_a_broken_predictor_is_answered_for() -> None:
     service = Service(waiting(1))
-    outside = Outside(*[service.cluster] * 5, service.store, service.journal, service.cluster)
-    service.loop = ControlLoop(outside, Guards(Guard(Broken(), build_predictor("reactive"))), Policy())
+    outside = LoopDependencies(*[service.cluster] * 5, service.store, service.journal, service.cluster)
+    service.loop = ControlLoop(
+        outside, Guards(PredictorGuard(Broken(), build_predictor("reactive"))), LoopSettings()
+    )
     service.cycle(2 * HOUR)
     service.cycle(4 * HOUR)
     assert "broken: no prediction: no weights; fell back to reactive" in service.cycle(5 * HOUR)
@@ -322,16 +324,16 @@ class Foreseeing:
     ("wanted", "lead"),
     [
         ({}, 6),
-        ({"aim": Aim(AimKind.NO_INTERRUPTION, 0.75)}, 8),
-        ({"aim": Aim(AimKind.OVERLAP, HOUR)}, 6),
-        ({"aim": Aim(AimKind.OVERLAP, HOUR / 4)}, 4),
-        ({"handover": Handover(HandoverPolicy.ON_START)}, 8.4),
+        ({"aim": Objective(ObjectiveKind.NO_INTERRUPTION, 0.75)}, 8),
+        ({"aim": Objective(ObjectiveKind.OVERLAP, HOUR)}, 6),
+        ({"aim": Objective(ObjectiveKind.OVERLAP, HOUR / 4)}, 4),
+        ({"handover": HandoverSettings(HandoverPolicy.ON_START)}, 8.4),
     ],
 )
 def test_each_chain_has_its_own_aim(wanted, lead: float) -> None:
     """Of a lead l between 2 and 10 h the expected overlap is (l - 2)^2 / 16."""
     service = Service(waiting(1), chain_=chain(done=DoneCondition(links=2), **wanted))
-    service.loop.reconfigure(Guards(Guard(Foreseeing(), build_predictor("reactive"))), Policy())
+    service.loop.reconfigure(Guards(PredictorGuard(Foreseeing(), build_predictor("reactive"))), LoopSettings())
     record = service.run(500 * HOUR)
     first, second = record.links
     assert (49 * HOUR - second.submit) / HOUR == pytest.approx(lead, abs=0.2)

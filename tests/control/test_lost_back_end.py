@@ -9,11 +9,10 @@ import pytest
 from fakes import HOUR, MIN, FakeCluster, Fate, chain
 
 from mirage.control.commands import CommandQueue
-from mirage.control.guard import Guard, Guards
-from mirage.control.journal import MemoryJournal
+from mirage.control.dependencies import LoopDependencies, LoopSettings
+from mirage.control.guard import Guards, PredictorGuard
 from mirage.control.loop import ControlLoop
-from mirage.control.memory import MemoryStore
-from mirage.control.outside import Outside, Policy
+from mirage.control.stores import MemoryJournal, MemoryStore
 from mirage.domain.chain import ChainId, ChainRecord, ChainStatus, DoneCondition
 from mirage.domain.command import ResumeChain
 from mirage.domain.errors import BackEndLost, ClusterUnavailable
@@ -49,9 +48,9 @@ class Site:
 
     def restart(self) -> None:
         c, self.commands = self.cluster, CommandQueue()
-        outside = Outside(c, c, c, c, c, self.store, MemoryJournal(), c, self.commands)
+        outside = LoopDependencies(c, c, c, c, c, self.store, MemoryJournal(), c, self.commands)
         reactive = build_predictor("reactive")
-        self.loop = ControlLoop(outside, Guards(Guard(reactive, reactive)), Policy())
+        self.loop = ControlLoop(outside, Guards(PredictorGuard(reactive, reactive)), LoopSettings())
 
     def run(self, seconds: int, *, restarts: bool = False) -> dict[str, ChainStatus]:
         end = self.cluster.time + seconds

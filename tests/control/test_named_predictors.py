@@ -11,12 +11,11 @@ from fakes import FakeCluster, Fate, chain
 from mirage.bootstrap.policies import build_guards
 from mirage.config.model import Config, LoopSection
 from mirage.control.commands import CommandQueue
-from mirage.control.guard import Asker, Guard, Guards
-from mirage.control.journal import MemoryJournal
+from mirage.control.dependencies import LoopDependencies, LoopSettings
+from mirage.control.guard import Asker, Guards, PredictorGuard
 from mirage.control.loop import ControlLoop
-from mirage.control.memory import MemoryStore
-from mirage.control.named import MOST, MOST_ENSEMBLES, NamedGuards
-from mirage.control.outside import Outside, Policy
+from mirage.control.named_predictors import MOST, MOST_ENSEMBLES, NamedGuards
+from mirage.control.stores import MemoryJournal, MemoryStore
 from mirage.domain.chain import ChainRecord, DoneCondition
 from mirage.domain.command import AddChain
 from mirage.domain.decision import Observation, RecentWaits, WaitForecast, Wants
@@ -70,7 +69,7 @@ def builder():
 
 @pytest.fixture
 def named(builder: Builder) -> NamedGuards:
-    return NamedGuards(builder, Guard(build_predictor("average"), build_predictor("reactive")), 5.0)
+    return NamedGuards(builder, PredictorGuard(build_predictor("average"), build_predictor("reactive")), 5.0)
 
 
 def answered(guards: NamedGuards, name: str):
@@ -202,7 +201,7 @@ def test_named_slow_builds_of_one_user_leave_a_thread_to_others(named: NamedGuar
 
 
 def test_what_hangs_is_counted_and_bounded(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mirage.control.workers.STUCK", 0.0)
+    monkeypatch.setattr("mirage.control.guard.STUCK", 0.0)
     gate = threading.Event()
 
     class Hanging(Model):
@@ -226,7 +225,7 @@ def test_what_hangs_is_counted_and_bounded(builder: Builder, monkeypatch: pytest
 
 
 def test_reloads_add_no_stuck_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mirage.control.workers.STUCK", 0.0)
+    monkeypatch.setattr("mirage.control.guard.STUCK", 0.0)
     monkeypatch.setattr("mirage.bootstrap.policies.named_predictor", lambda name, config, lore: Hanging(name))
     gate = threading.Event()
 
@@ -263,10 +262,10 @@ class Service:
         ]
         self.store, self.commands, self.journal = MemoryStore(*records), CommandQueue(), MemoryJournal()
         self.store.journal = self.journal
-        default = Guard(build_predictor("reactive"), build_predictor("reactive"))
+        default = PredictorGuard(build_predictor("reactive"), build_predictor("reactive"))
         self.guards = Guards(default, NamedGuards(builder, default, 5.0))
-        outside = Outside(c, c, c, c, c, self.store, self.journal, c, self.commands)
-        self.loop = ControlLoop(outside, self.guards, Policy())
+        outside = LoopDependencies(c, c, c, c, c, self.store, self.journal, c, self.commands)
+        self.loop = ControlLoop(outside, self.guards, LoopSettings())
 
     def run(self, cycles: int) -> None:
         for _ in range(cycles):

@@ -10,13 +10,13 @@ from fakes import HOUR, MIN, FakeCluster, Fate, chain
 from loops import Service
 
 from mirage.domain.bounds import LARGEST_SCRIPT
-from mirage.domain.chain import ChainStatus, DoneCondition, Handover, HandoverPolicy, Steering
+from mirage.domain.chain import ChainStatus, DoneCondition, HandoverPolicy, HandoverSettings, Steering
 from mirage.domain.errors import SubmissionRejected
-from mirage.domain.failurepolicy import FailurePolicies, FailurePolicy, Recovery
+from mirage.domain.failurepolicy import FailureAction, FailurePolicies, FailurePolicy
 from mirage.domain.job import BatchScript, Dependency, DependencyKind, JobChange, JobRequest, JobState, WarnSignal
 from mirage.domain.journal import EntryKind
 from mirage.domain.link import LinkState
-from mirage.domain.objective import Aim, AimKind
+from mirage.domain.objective import Objective, ObjectiveKind
 from mirage.provisioner.handover import NEVER_SATISFIED
 from mirage.store.opening import open_store
 
@@ -154,7 +154,7 @@ class PinRejecting(FakeCluster):
 def test_pin_that_slurm_rejects_is_left_out_for_that_handover(policy: HandoverPolicy) -> None:
     """With several partitions, each must have the nodes."""
     cluster = PinRejecting("InvalidNodeName")
-    chain_ = chain(done=LINKS, steering=Steering.PIN, lead=0, handover=Handover(policy))
+    chain_ = chain(done=LINKS, steering=Steering.PIN, lead=0, handover=HandoverSettings(policy))
     service = Service(cluster, "fixed:3h", chain_=chain_)
     service.run(3 * HOUR, tick=MIN)
     early = policy is HandoverPolicy.NONE
@@ -203,7 +203,7 @@ FINISHES = Fate(wait=HOUR, runtime=46 * HOUR)
 
 def finishing(fate: Fate, **kind: object) -> Service:
     """The first link ends by itself while its successor waits; both would be looked at ten minutes later."""
-    chain_ = chain(done=DoneCondition(), failures=FailurePolicies(exit=FailurePolicy(Recovery.STOP)), **kind)
+    chain_ = chain(done=DoneCondition(), failures=FailurePolicies(exit=FailurePolicy(FailureAction.STOP)), **kind)
     service = Service(FakeCluster(lambda request: fate), "fixed:3h", chain_=chain_)
     service.run(46 * HOUR + 50 * MIN)
     assert service.record.links[1].waiting
@@ -246,9 +246,9 @@ def test_a_link_that_started_after_the_one_that_stopped_the_chain_is_cancelled(s
 
 
 def test_a_link_beside_the_one_that_stopped_the_chain_runs_on() -> None:
-    kind = {"handover": Handover(HandoverPolicy.OVERLAP)}
+    kind = {"handover": HandoverSettings(HandoverPolicy.OVERLAP)}
     fate = Fate(wait=HOUR, runtime=47 * HOUR, state=JobState.FAILED, exit_code=3)
-    failures = FailurePolicies(exit=FailurePolicy(Recovery.STOP))
+    failures = FailurePolicies(exit=FailurePolicy(FailureAction.STOP))
     service = Service(FakeCluster(lambda request: fate), "fixed:3h", chain_=chain(failures=failures, **kind))
     service.run(49 * HOUR)
     assert service.record.status is ChainStatus.STOPPED
@@ -294,11 +294,11 @@ def test_auto_pins_and_never_begins_work_that_is_done() -> None:
     ("kind", "state"),
     [
         ({"done": DoneCondition(exit_code=None, links=3)}, "CANCELLED"),
-        ({"handover": Handover(HandoverPolicy.OVERLAP)}, "COMPLETED"),
+        ({"handover": HandoverSettings(HandoverPolicy.OVERLAP)}, "COMPLETED"),
         ({"request": scripted(warn=WarnSignal("USR1", HOUR))}, "COMPLETED"),
         ({"steering": Steering.HOLD}, "COMPLETED"),
-        ({"failures": FailurePolicies(exit=FailurePolicy(Recovery.STOP))}, "OUT_OF_MEMORY"),
-        ({"failures": FailurePolicies(node=FailurePolicy(Recovery.STOP))}, "NODE_FAIL"),
+        ({"failures": FailurePolicies(exit=FailurePolicy(FailureAction.STOP))}, "OUT_OF_MEMORY"),
+        ({"failures": FailurePolicies(node=FailurePolicy(FailureAction.STOP))}, "NODE_FAIL"),
     ],
 )
 def test_link_that_is_queued_ahead_looks_for_what_ends_the_chain(kind: dict[str, object], state: str) -> None:
@@ -308,10 +308,10 @@ def test_link_that_is_queued_ahead_looks_for_what_ends_the_chain(kind: dict[str,
 
 
 def test_link_that_has_nothing_to_look_for_has_its_own_script() -> None:
-    goes_on = FailurePolicies(cancelled=FailurePolicy(Recovery.CONTINUE))
+    goes_on = FailurePolicies(cancelled=FailurePolicy(FailureAction.CONTINUE))
     done = DoneCondition(exit_code=None, links=3)
     assert second_link(done=done, failures=goes_on).batch.text != scripted().batch.text, "one writer looks"
-    request = second_link(done=done, failures=goes_on, handover=Handover(HandoverPolicy.OVERLAP), lead=0)
+    request = second_link(done=done, failures=goes_on, handover=HandoverSettings(HandoverPolicy.OVERLAP), lead=0)
     assert request.node_list == "node-100"
     assert request.batch.text == scripted().batch.text
 
@@ -320,7 +320,7 @@ def test_link_that_has_nothing_to_look_for_has_its_own_script() -> None:
     "kind",
     [
         {"predictor": "reactive"},
-        {"aim": Aim(AimKind.NO_INTERRUPTION, 0.9)},
+        {"aim": Objective(ObjectiveKind.NO_INTERRUPTION, 0.9)},
         {"request": scripted(requeue=True)},
     ],
 )
@@ -332,7 +332,9 @@ def test_auto_leaves_to_the_forecast_what_is_to_follow_one(kind: dict[str, objec
 @pytest.mark.parametrize("asked", [None, False, True])
 def test_pinned_link_is_requeued_only_where_its_owner_says_so(policy: HandoverPolicy, asked: bool | None) -> None:
     """By Slurm's default (JobRequeue=1) no pin would delay any of them."""
-    pinned = replace(chain(), steering=Steering.PIN, handover=Handover(policy), request=scripted(requeue=asked))
+    pinned = replace(
+        chain(), steering=Steering.PIN, handover=HandoverSettings(policy), request=scripted(requeue=asked)
+    )
     assert pinned.link_request(2).requeue is (asked or False)
 
 

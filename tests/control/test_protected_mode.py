@@ -8,19 +8,18 @@ from dataclasses import replace
 from fakes import HOUR, MIN, FakeCluster, Fate, chain
 
 from mirage.control.commands import CommandQueue
-from mirage.control.guard import Guard, Guards
-from mirage.control.journal import MemoryJournal
+from mirage.control.dependencies import LoopDependencies, LoopSettings
+from mirage.control.guard import Guards, PredictorGuard
 from mirage.control.loop import ControlLoop
-from mirage.control.memory import MemoryStore
-from mirage.control.outside import Outside, Policy
+from mirage.control.stores import MemoryJournal, MemoryStore
 from mirage.domain.chain import ChainRecord, ChainStatus
 from mirage.domain.command import LiftProtection
-from mirage.domain.failurepolicy import FailurePolicies, FailurePolicy, Recovery
+from mirage.domain.failurepolicy import FailureAction, FailurePolicies, FailurePolicy
 from mirage.domain.journal import EntryKind
 from mirage.predictors.registry import build_predictor
 from mirage.provisioner.limits import Limits
 
-ON = FailurePolicy(Recovery.CONTINUE)
+ON = FailurePolicy(FailureAction.CONTINUE)
 LIMITS = Limits(protect_after=3, submissions_per_hour=0, submissions_per_hour_per_user=0)
 
 
@@ -47,9 +46,9 @@ class Site:
 
     def restart(self) -> None:
         c, self.journal, self.commands = self.cluster, MemoryJournal(), CommandQueue()
-        outside = Outside(c, c, c, c, c, self.store, self.journal, c, self.commands)
+        outside = LoopDependencies(c, c, c, c, c, self.store, self.journal, c, self.commands)
         reactive = build_predictor("reactive")
-        self.loop = ControlLoop(outside, Guards(Guard(reactive, reactive)), Policy(limits=LIMITS))
+        self.loop = ControlLoop(outside, Guards(PredictorGuard(reactive, reactive)), LoopSettings(limits=LIMITS))
 
     def run(self, until: int) -> None:
         while self.cluster.time < until:

@@ -10,23 +10,21 @@ import numpy as np
 import pytest
 from fakes import HOUR, FakeCluster
 
+from mirage.control.clocks import Pace, Pacing, WallClock, WallTicks
 from mirage.control.commands import CommandQueue
-from mirage.control.guard import Guard, Guards
-from mirage.control.journal import MemoryJournal
+from mirage.control.dependencies import LoopDependencies, LoopSettings
+from mirage.control.guard import Guards, PredictorGuard
 from mirage.control.loop import ControlLoop
-from mirage.control.memory import MemoryStore
-from mirage.control.outside import Outside, Policy
-from mirage.control.pace import Pace, Pacing
-from mirage.control.questions import (
+from mirage.control.prediction_requests import (
     MOST_OF_ONE,
     MOST_WAITING,
-    Foresight,
-    Question,
-    QuestionDesk,
+    PredictionQueue,
+    PredictionRequest,
+    PredictionResult,
     Role,
-    TooManyQuestions,
+    TooManyPredictionRequests,
 )
-from mirage.control.wallclock import WallClock, WallTicks
+from mirage.control.stores import MemoryJournal, MemoryStore
 from mirage.domain.chain import ChainId
 from mirage.domain.command import PauseChain
 from mirage.domain.decision import ActionScores, Observation, WaitForecast, Wants
@@ -71,8 +69,8 @@ class Six:
         return WaitForecast.point(observation.time + 6 * HOUR)
 
 
-def guarded(predictor: object) -> Guard:
-    return Guard(predictor, build_predictor("reactive"))  # type: ignore[arg-type]
+def guarded(predictor: object) -> PredictorGuard:
+    return PredictorGuard(predictor, build_predictor("reactive"))  # type: ignore[arg-type]
 
 
 class Asked:
@@ -81,10 +79,10 @@ class Asked:
     def __init__(self) -> None:
         self.cluster, self.counted, self.commands = FakeCluster(time=1_000, plan=5_000), Counted(), CommandQueue()
         c = self.cluster
-        outside = Outside(c, c, c, c, c, MemoryStore(), MemoryJournal(), c, self.commands)
+        outside = LoopDependencies(c, c, c, c, c, MemoryStore(), MemoryJournal(), c, self.commands)
         shadows = (guarded(Scores()), guarded(build_predictor("average")))
-        self.loop = ControlLoop(outside, Guards(guarded(self.counted), shadows=shadows), Policy())
-        self.desk = QuestionDesk(self.commands.nudge)
+        self.loop = ControlLoop(outside, Guards(guarded(self.counted), shadows=shadows), LoopSettings())
+        self.desk = PredictionQueue(self.commands.nudge)
 
     def answer(self) -> bool:
         return self.desk.answer(lambda question: self.loop.foresee(question, lambda: None))
@@ -98,7 +96,7 @@ def asked() -> Asked:
 
 
 def test_all_in_charge_and_in_shadow_are_asked_and_say_why_not(asked: Asked) -> None:
-    promise = asked.desk.ask(Question(JOB, guarded(Six())))
+    promise = asked.desk.ask(PredictionRequest(JOB, guarded(Six())))
     assert asked.answer()
     assert not asked.answer()
     found = promise.result(0)
@@ -133,23 +131,23 @@ class Failing:
         raise TimeoutError("still busy")
 
 
-def said_by(charge: Guard, *shadows: Guard) -> list[tuple[str, Role, bool, bool]]:
+def said_by(charge: PredictorGuard, *shadows: PredictorGuard) -> list[tuple[str, Role, bool, bool]]:
     """Name, role, and whether there is a forecast and a trouble, of all that answer."""
     world = Asked()
-    world.loop.reconfigure(Guards(charge, shadows=shadows), Policy())
+    world.loop.reconfigure(Guards(charge, shadows=shadows), LoopSettings())
     world.loop.cycle()
-    promise = world.desk.ask(Question(JOB))
+    promise = world.desk.ask(PredictionRequest(JOB))
     assert world.answer()
     found = promise.result(0).said
     return [(each.predictor, each.role, each.forecast is not None, bool(each.trouble)) for each in found]
 
 
 def test_predictor_that_answered_in_place_is_told() -> None:
-    charge = Guard(Failing(), guarded(Six()))
+    charge = PredictorGuard(Failing(), guarded(Six()))
     told = [("failing", Role.IN_CHARGE, False, True), ("six", Role.INSTEAD, True, False)]
     assert said_by(charge) == told
     assert said_by(charge, guarded(Six())) == told
-    shadow = Guard(Failing(), guarded(Six()))
+    shadow = PredictorGuard(Failing(), guarded(Six()))
     assert said_by(guarded(Counted()), shadow) == [
         ("counted", Role.IN_CHARGE, True, False),
         ("failing", Role.SHADOW, False, True),
@@ -159,23 +157,23 @@ def test_predictor_that_answered_in_place_is_told() -> None:
 def test_last_resort_and_scores_are_no_forecast_in_place() -> None:
     nothing = [("failing", Role.IN_CHARGE, False, True)]
     assert said_by(guarded(Failing())) == nothing
-    assert said_by(Guard(Failing(), guarded(Failing()))) == nothing
-    assert said_by(Guard(Failing(), guarded(Scores()))) == nothing
+    assert said_by(PredictorGuard(Failing(), guarded(Failing()))) == nothing
+    assert said_by(PredictorGuard(Failing(), guarded(Scores()))) == nothing
 
 
 def test_equal_questions_are_asked_once_until_the_world_changes(asked: Asked) -> None:
-    first, second = asked.desk.ask(Question(JOB)), asked.desk.ask(Question(replace(JOB)))
-    other = asked.desk.ask(Question(replace(JOB, nodes=3)))
+    first, second = asked.desk.ask(PredictionRequest(JOB)), asked.desk.ask(PredictionRequest(replace(JOB)))
+    other = asked.desk.ask(PredictionRequest(replace(JOB, nodes=3)))
     assert first is second
     assert other is not first
     while asked.answer():
         pass
-    asked.desk.ask(Question(JOB))
+    asked.desk.ask(PredictionRequest(JOB))
     asked.answer()
     assert asked.counted.asked == [JOB, replace(JOB, nodes=3)]
     asked.cluster.advance(2_000)
     asked.loop.cycle()
-    again = asked.desk.ask(Question(JOB))
+    again = asked.desk.ask(PredictionRequest(JOB))
     asked.answer()
     assert len(asked.counted.asked) == 3
     assert again.result(0).time == 2_000
@@ -185,7 +183,7 @@ def test_before_the_cluster_has_answered_there_is_nothing_to_go_by() -> None:
     never = Asked()
     never.cluster.down = True
     for words in ("has not polled the cluster", "not answered yet"):
-        promise = never.desk.ask(Question(JOB))
+        promise = never.desk.ask(PredictionRequest(JOB))
         never.answer()
         with pytest.raises(ClusterUnavailable, match=words):
             promise.result(0)
@@ -193,9 +191,9 @@ def test_before_the_cluster_has_answered_there_is_nothing_to_go_by() -> None:
 
 
 def test_a_question_that_fails_is_its_askers_alone(asked: Asked) -> None:
-    promise = asked.desk.ask(Question(JOB))
+    promise = asked.desk.ask(PredictionRequest(JOB))
 
-    def fail(question: Question) -> Foresight:
+    def fail(question: PredictionRequest) -> PredictionResult:
         raise ZeroDivisionError
 
     assert asked.desk.answer(fail)
@@ -205,10 +203,12 @@ def test_a_question_that_fails_is_its_askers_alone(asked: Asked) -> None:
 
 def test_questions_are_bounded_and_end_with_the_daemon(asked: Asked) -> None:
     users = [f"user{k % 8}" for k in range(MOST_WAITING)]
-    promises = [asked.desk.ask(Question(replace(JOB, user=user, nodes=k + 1))) for k, user in enumerate(users)]
-    with pytest.raises(TooManyQuestions, match=str(MOST_WAITING)):
-        asked.desk.ask(Question(replace(JOB, user="user3", nodes=999)))  # who has as many as the others
-    assert asked.desk.ask(Question(replace(JOB, user="user0", nodes=1))) is promises[0]
+    promises = [
+        asked.desk.ask(PredictionRequest(replace(JOB, user=user, nodes=k + 1))) for k, user in enumerate(users)
+    ]
+    with pytest.raises(TooManyPredictionRequests, match=str(MOST_WAITING)):
+        asked.desk.ask(PredictionRequest(replace(JOB, user="user3", nodes=999)))  # who has as many as the others
+    assert asked.desk.ask(PredictionRequest(replace(JOB, user="user0", nodes=1))) is promises[0]
     asked.desk.close()
     with pytest.raises(MirageError, match="the daemon is stopping"):
         promises[-1].result(0)
@@ -216,22 +216,22 @@ def test_questions_are_bounded_and_end_with_the_daemon(asked: Asked) -> None:
 
 def test_one_user_does_not_take_all_places(asked: Asked) -> None:
     for nodes in range(1, MOST_OF_ONE + 1):
-        asked.desk.ask(Question(replace(JOB, user="mallory", nodes=nodes)))
-    with pytest.raises(TooManyQuestions, match="mallory"):
-        asked.desk.ask(Question(replace(JOB, user="mallory", nodes=999)))
-    asked.desk.ask(Question(replace(JOB, user="bob")))
+        asked.desk.ask(PredictionRequest(replace(JOB, user="mallory", nodes=nodes)))
+    with pytest.raises(TooManyPredictionRequests, match="mallory"):
+        asked.desk.ask(PredictionRequest(replace(JOB, user="mallory", nodes=999)))
+    asked.desk.ask(PredictionRequest(replace(JOB, user="bob")))
     asked.desk.close()
 
 
 def test_questions_of_few_users_give_way_to_another(asked: Asked) -> None:
     users = [f"user{k}" for k in range(MOST_WAITING // MOST_OF_ONE)]
     promises = [
-        asked.desk.ask(Question(replace(JOB, user=user, nodes=k + 1)))
+        asked.desk.ask(PredictionRequest(replace(JOB, user=user, nodes=k + 1)))
         for user in users
         for k in range(MOST_OF_ONE)
     ]
-    late = asked.desk.ask(Question(replace(JOB, user="bob")))
-    with pytest.raises(TooManyQuestions, match="other users"):
+    late = asked.desk.ask(PredictionRequest(replace(JOB, user="bob")))
+    with pytest.raises(TooManyPredictionRequests, match="other users"):
         promises[MOST_OF_ONE - 1].result(0)
     assert not any(promise.done() for promise in promises[: MOST_OF_ONE - 1])
     while asked.answer():
@@ -247,7 +247,7 @@ def test_a_question_is_answered_while_the_loop_waits_and_brings_no_cycle(asked: 
     thread = threading.Thread(target=lambda: ended.set_result(ticks.wait(NEVER, True)))
     thread.start()
     for nodes in (1, 2, 3):
-        assert asked.desk.ask(Question(replace(JOB, nodes=nodes))).result(60).said
+        assert asked.desk.ask(PredictionRequest(replace(JOB, nodes=nodes))).result(60).said
     assert not ended.done(), "it waits on"
     asked.commands.wake()
     assert ended.result(60)
@@ -258,7 +258,7 @@ def test_a_command_put_with_a_question_brings_the_cycle_all_the_same(asked: Aske
     ticks = WallTicks(
         WallClock(), Pace(Pacing(1_000_000), np.random.default_rng(1)), asked.commands, answer=asked.answer
     )
-    promise = asked.desk.ask(Question(JOB))
+    promise = asked.desk.ask(PredictionRequest(JOB))
     asked.commands.wake()
     assert ticks.wait(NEVER, True)
     assert promise.result(0).said

@@ -12,7 +12,7 @@ from mirage.domain.chain import Chain, ChainId, ChainRecord, ChainStatus
 from mirage.domain.command import AddChain, CancelChain
 from mirage.domain.errors import QuotaExceeded
 from mirage.domain.job import BatchScript
-from mirage.provisioner.quotas import Quotas, check_quota, without_script
+from mirage.provisioner.limits import Quotas, check_quota, without_script
 from mirage.provisioner.tally import Tally, stored_bytes
 from mirage.store.opening import open_store
 

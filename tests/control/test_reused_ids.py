@@ -12,17 +12,16 @@ from fake_slurm.answers import answer_call
 from fake_slurm.fake import HOUR, Call, FakeSlurm
 from fakes import MIN, FakeCluster, chain
 
-from mirage.backends.acting.link_guard import LinkGuard
-from mirage.backends.acting.own import identify
 from mirage.backends.cli import CliCluster
 from mirage.backends.cli_actuator import CliActuator
-from mirage.backends.execution import Answer
+from mirage.backends.execution import CommandOutput
+from mirage.backends.links_only import LinkGuard
+from mirage.backends.user_side import identify
 from mirage.control.commands import CommandQueue
-from mirage.control.guard import Guard, Guards
-from mirage.control.journal import MemoryJournal
+from mirage.control.dependencies import LoopDependencies, LoopSettings
+from mirage.control.guard import Guards, PredictorGuard
 from mirage.control.loop import ControlLoop
-from mirage.control.memory import MemoryStore
-from mirage.control.outside import Outside, Policy
+from mirage.control.stores import MemoryJournal, MemoryStore
 from mirage.domain.chain import ChainRecord, ChainStatus, DoneCondition
 from mirage.domain.command import CancelChain
 from mirage.domain.errors import ClusterUnavailable
@@ -49,13 +48,13 @@ class Shell:
         stdin: bytes = b"",
         environment: Mapping[str, str] | None = None,
         launch: object = None,
-    ) -> Answer:
+    ) -> CommandOutput:
         del launch
         if argv[0] == "sacct" and self.slurm.accounting_down:
             raise ClusterUnavailable("sacct: connection refused")
         call = Call(argv[0], list(argv[1:]), dict(environment or {}), stdin.decode(), "alice")
         answer = answer_call(self.slurm, call)  # type: ignore[arg-type]
-        return Answer(answer.status, answer.out, answer.err)
+        return CommandOutput(answer.status, answer.out, answer.err)
 
 
 class Site:
@@ -74,11 +73,11 @@ class Site:
         shell: Any = Shell(self.slurm)
         self.actuator, unused = CliActuator(shell, "alice"), FakeCluster()
         guard = LinkGuard(CliCluster(shell, self.slurm), self.actuator, lambda job_id, _: identify(shell, job_id))
-        outside = Outside(
+        outside = LoopDependencies(
             guard, guard, self.actuator, unused, self.slurm, self.store, self.journal, unused, self.commands
         )
-        always = Guard(build_predictor("reactive"), build_predictor("reactive"))
-        self.loop = ControlLoop(outside, Guards(always), Policy())
+        always = PredictorGuard(build_predictor("reactive"), build_predictor("reactive"))
+        self.loop = ControlLoop(outside, Guards(always), LoopSettings())
 
     def cycle(self, seconds: int = MIN) -> ChainRecord:
         self.slurm.advance(seconds)

@@ -9,12 +9,12 @@ import pytest
 from fakes import HOUR, MIN, FakeCluster, Fate, chain
 from loops import Service
 
-from mirage.control.memory import MemoryStore
+from mirage.control.stores import MemoryStore
 from mirage.domain.chain import ChainStatus, DoneCondition
 from mirage.domain.command import CancelChain, ResumeChain
 from mirage.domain.job import ABSENT, Job, JobId, JobState
 from mirage.domain.link import LinkState
-from mirage.provisioner.rivals import TaggedJobs
+from mirage.provisioner.identities import TaggedJobs
 
 
 def copied(service: Service) -> Service:

@@ -11,14 +11,13 @@ from fakes import HOUR, chain
 
 from mirage.backends.cli import CliCluster
 from mirage.backends.cli_actuator import CliActuator
-from mirage.backends.execution import Commands
+from mirage.backends.execution import CommandRunner
 from mirage.backends.simulated import SimulatedCluster
-from mirage.control.guard import Guard, Guards
-from mirage.control.journal import MemoryJournal
+from mirage.control.dependencies import LoopDependencies, LoopSettings
+from mirage.control.guard import Guards, PredictorGuard
 from mirage.control.loop import ControlLoop
-from mirage.control.memory import MemoryStore, NoFiles
-from mirage.control.outside import Outside, Policy
 from mirage.control.startplans import PlanBudget
+from mirage.control.stores import MemoryJournal, MemoryStore, NoFiles
 from mirage.domain.chain import ChainRecord
 from mirage.domain.decision import WaitForecast
 from mirage.domain.journal import EntryKind
@@ -60,15 +59,19 @@ def questions(folder: Path, *, alike: bool, cycles: int) -> tuple[list[Counter[s
     """The queries of each cycle after all first links run."""
     reactive, journal = build_predictor("reactive"), MemoryJournal()
     with FakeSlurm(folder) as slurm:
-        commands = Commands(slurm.environment("alice"))
+        commands = CommandRunner(slurm.environment("alice"))
         actuator, simulated = CliActuator(commands, "alice"), SimulatedCluster(slurm.simulation)
         store = MemoryStore(*records(alike=alike), journal=journal)
         cluster = CliCluster(commands, slurm)
-        outside = Outside(
+        outside = LoopDependencies(
             cluster, actuator, actuator, simulated, slurm, store, journal, NoFiles(), standings=simulated
         )
-        guards = Guards(Guard(build_predictor("slurm"), reactive), shadows=(Guard(Model(), reactive),))
-        loop = ControlLoop(outside, guards, Policy(limits=Limits(submissions_per_hour=0), plans=PlanBudget()))
+        guards = Guards(
+            PredictorGuard(build_predictor("slurm"), reactive), shadows=(PredictorGuard(Model(), reactive),)
+        )
+        loop = ControlLoop(
+            outside, guards, LoopSettings(limits=Limits(submissions_per_hour=0), plans=PlanBudget())
+        )
         loop.cycle()
         slurm.advance(600)
         loop.cycle()

@@ -8,12 +8,11 @@ from dataclasses import dataclass, field, replace
 import pytest
 from fakes import FakeCluster
 
-from mirage.control.observing import Observer
+from mirage.control.observations import ObservationBuilder
 from mirage.control.startplans import PlanBudget, StartPlans, class_of_plan
-from mirage.domain.decision import Wants
+from mirage.domain.decision import PlannedStart, PlanStatus, Wants
 from mirage.domain.errors import ClusterUnavailable, MirageError, NotPermitted, SubmissionRejected
 from mirage.domain.job import ABSENT, BatchScript, Job, JobId, JobRequest, JobState
-from mirage.domain.plannedstart import PlannedStart, PlanStatus
 from mirage.domain.snapshot import Snapshot
 
 ASKED = JobRequest("train", "alice", 3_600, 1, "gpu", tag="mirage:train:2")
@@ -152,7 +151,7 @@ def test_class_is_what_sbatch_is_told() -> None:
 
 def test_observer_asks_within_the_budget() -> None:
     cluster, wants = FakeCluster(plan=500), Wants(plan=True)
-    observer = Observer(cluster, cluster, budget=BUDGET)
+    observer = ObservationBuilder(cluster, cluster, budget=BUDGET)
     job = Job(JobId(1), "s", "alice", "gpu", 1, 3_600, JobState.RUNNING, 0, 0, 3_600)
     snapshot = replace(Snapshot.unseen(100), stale_since=ABSENT)
     observer.seen(snapshot, wants)

@@ -9,7 +9,7 @@ import pytest
 from fakes import HOUR, MIN, FakeCluster, Fate, chain
 from loops import Service
 
-from mirage.domain.chain import ChainStatus, DoneCondition, Handover, HandoverPolicy, Steering
+from mirage.domain.chain import ChainStatus, DoneCondition, HandoverPolicy, HandoverSettings, Steering
 from mirage.domain.command import PauseChain
 from mirage.domain.errors import ClusterUnavailable, JobBlocked, UnknownJob
 from mirage.domain.job import JobChange, JobState, WarnSignal
@@ -28,7 +28,7 @@ WAYS = pytest.mark.parametrize("steering", LET_GO)
 
 def steered(steering: Steering, lead: int = HOUR, wait: int = 5 * HOUR) -> Service:
     cluster = FakeCluster(lambda request: Fate(wait=wait))
-    both = Handover(HandoverPolicy.OVERLAP)
+    both = HandoverSettings(HandoverPolicy.OVERLAP)
     asked = chain(done=DoneCondition(links=3), steering=steering, lead=lead, handover=both)
     return Service(cluster, "reactive", chain_=asked)
 
@@ -106,7 +106,9 @@ def test_a_pinned_link_of_a_paused_chain_is_unpinned_once_its_predecessor_has_en
 ) -> None:
     """Else it waits without end where the node of its predecessor was drained."""
     fates = iter([Fate(wait=HOUR, runtime=20 * HOUR), Fate(wait=100 * HOUR)])
-    asked = chain(done=DoneCondition(exit_code=None, links=3), steering=Steering.PIN, handover=Handover(policy))
+    asked = chain(
+        done=DoneCondition(exit_code=None, links=3), steering=Steering.PIN, handover=HandoverSettings(policy)
+    )
     service = Service(FakeCluster(lambda request: next(fates)), "reactive", chain_=asked)
     service.run(5 * HOUR)
     service.commands.put(PauseChain(service.record.chain.chain_id, "alice"))
@@ -150,7 +152,7 @@ def test_a_link_that_an_administrator_holds_is_left_alone() -> None:
 def test_first_link_keeps_the_nodes_that_its_owner_names(steering: Steering, policy: HandoverPolicy) -> None:
     """Mirage has not bound it to them, and nothing of it has Mirage put off."""
     cluster = FakeCluster(lambda request: Fate(wait=5 * HOUR))
-    service = Service(cluster, chain_=chain(steering=steering, handover=Handover(policy)))
+    service = Service(cluster, chain_=chain(steering=steering, handover=HandoverSettings(policy)))
     service.cycle()
     job = service.cluster.jobs[100]
     service.cluster.jobs[100] = replace(job, node_list="n7", nice=3, reason="Resources")
@@ -259,7 +261,7 @@ def test_a_pending_link_is_told_with_slurms_reason() -> None:
 @pytest.mark.parametrize("wait", [0, 5 * HOUR], ids=["idle", "busy"])
 def test_auto_pins_a_service_and_lets_it_go_shortly_before_the_end(policy: HandoverPolicy, wait: int) -> None:
     """It starts then, and the predecessor exits: both run for its grace period."""
-    grace = Handover(policy, WarnSignal("TERM", 2 * MIN))
+    grace = HandoverSettings(policy, WarnSignal("TERM", 2 * MIN))
     asked = chain(done=DoneCondition(links=3), steering=Steering.AUTO, handover=grace)
     service = Service(FakeCluster(lambda request: Fate(wait=wait)), chain_=asked)
     service.run(40 * HOUR)
@@ -273,10 +275,10 @@ def test_auto_pins_a_service_and_lets_it_go_shortly_before_the_end(policy: Hando
 
 def test_auto_lets_short_links_go_a_tenth_of_their_limit_before_the_end() -> None:
     """Otherwise each would start with its predecessor, which would exit immediately."""
-    short = chain(10 * MIN, steering=Steering.AUTO, handover=Handover(HandoverPolicy.ON_START))
+    short = chain(10 * MIN, steering=Steering.AUTO, handover=HandoverSettings(HandoverPolicy.ON_START))
     assert short.release_lead == MIN
-    assert replace(short, handover=Handover(HandoverPolicy.OVERLAP)).release_lead == 0
-    assert replace(short, handover=Handover()).release_lead == 0
+    assert replace(short, handover=HandoverSettings(HandoverPolicy.OVERLAP)).release_lead == 0
+    assert replace(short, handover=HandoverSettings()).release_lead == 0
     assert replace(short, steering=Steering.PIN).release_lead == short.lead
 
 
@@ -301,7 +303,7 @@ def test_a_service_that_leaves_at_slurms_warning_has_its_successor_before(
     asked = chain(
         limit,
         DoneCondition(exit_code=None, links=4),
-        handover=Handover(policy),
+        handover=HandoverSettings(policy),
         steering=Steering.AUTO,
         lead=10 * MIN,
     )
@@ -319,7 +321,7 @@ def test_what_its_links_have_done_counts_more_than_slurms_warning() -> None:
     asked = chain(2 * HOUR, DoneCondition(exit_code=None, links=4), steering=Steering.PIN, lead=10 * MIN)
     asked = replace(
         asked,
-        handover=Handover(HandoverPolicy.OVERLAP),
+        handover=HandoverSettings(HandoverPolicy.OVERLAP),
         request=replace(asked.request, warn=WarnSignal("USR1", 30 * MIN)),
     )
     record = Service(FakeCluster(lambda request: Fate()), chain_=asked).run(30 * HOUR, tick=MIN)

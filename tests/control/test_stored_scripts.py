@@ -10,10 +10,10 @@ from fakes import HOUR, FakeCluster, chain
 from sqlalchemy import update
 
 from mirage.control.commands import CommandQueue
-from mirage.control.guard import Guard, Guards
-from mirage.control.journal import MemoryJournal
+from mirage.control.dependencies import LoopDependencies, LoopSettings
+from mirage.control.guard import Guards, PredictorGuard
 from mirage.control.loop import ControlLoop
-from mirage.control.outside import Outside, Policy
+from mirage.control.stores import MemoryJournal
 from mirage.domain.chain import ChainId, ChainRecord
 from mirage.domain.command import AddChain, CancelChain
 from mirage.domain.decision import Wants
@@ -60,8 +60,8 @@ def scripted(name: str, script: BatchScript = SCRIPT) -> Chain:
 
 def loop_of(cluster: FakeCluster, store: Store, commands: CommandQueue) -> ControlLoop:
     c, journal = cluster, MemoryJournal()
-    outside = Outside(c, c, c, c, c, store.chains, journal, c, commands, sharing=c)
-    return ControlLoop(outside, Guards(Guard(Planner(), build_predictor("reactive"))), Policy())
+    outside = LoopDependencies(c, c, c, c, c, store.chains, journal, c, commands, sharing=c)
+    return ControlLoop(outside, Guards(PredictorGuard(Planner(), build_predictor("reactive"))), LoopSettings())
 
 
 def test_links_and_plans_are_asked_for_with_the_whole_script(store: Store) -> None:

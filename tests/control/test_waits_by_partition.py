@@ -9,17 +9,14 @@ import numpy as np
 import pytest
 from fakes import FakeCluster
 
-from mirage.control.observing import Observer
+from mirage.control.observations import ObservationBuilder
 from mirage.domain.decision import Standing, WaitForecast
 from mirage.domain.job import Job, JobId, JobRequest, JobState
-from mirage.domain.joblabels import JobLabels
-from mirage.domain.jobtable import Names
-from mirage.domain.jobtraits import JobTraits
+from mirage.domain.jobtable import JobLabels, JobTraits, Names
 from mirage.domain.objective import Weights
 from mirage.domain.snapshot import JobColumns, PartitionState, Snapshot
 from mirage.predictors.registry import build_predictor
-from mirage.replay.shadows import Judged
-from mirage.replay.watched import JudgedHandover, compared_by_partition
+from mirage.replay.shadows import Judged, JudgedHandover, compared_by_partition
 from mirage.store.opening import open_store
 from mirage.store.waits import StartedJobs
 
@@ -70,7 +67,7 @@ class Standings:
 def observed(
     store: Store, name: str, request: JobRequest, default: str = "", predecessor: Job | None = None
 ) -> Observation:
-    observer = Observer(store.waits, FakeCluster(), standings=Standings(default))
+    observer = ObservationBuilder(store.waits, FakeCluster(), standings=Standings(default))
     return observer.observe(seen(*PARTITIONS), predecessor, request, build_predictor(name).wants)
 
 
@@ -136,7 +133,7 @@ def test_unnamed_account_and_qos_are_the_predecessors(store: Store) -> None:
     snapshot = replace(
         seen(*PARTITIONS), running=columns, qos_names=("low", "high"), links={job.tag: job}, labels=labels
     )
-    observer, predictor = Observer(store.waits, FakeCluster()), build_predictor("quantile")
+    observer, predictor = ObservationBuilder(store.waits, FakeCluster()), build_predictor("quantile")
     bases = []
     # The last one has ended, and is in the queue no more; who is no link of ours is not looked up.
     for now, before in ((snapshot, job), (replace(snapshot, running=JobColumns.none()), job), (snapshot, None)):

@@ -13,10 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirage.control.commands import CommandQueue
-from mirage.control.pace import Pace, Pacing
-from mirage.control.wakes import MOST, WakeBudget
-from mirage.control.wallclock import AcceleratedClock, JumpWatch, WallClock, WallTicks, read_clock
+from mirage.control.clocks import AcceleratedClock, JumpWatch, Pace, Pacing, WallClock, WallTicks, read_clock
+from mirage.control.commands import MOST, CommandQueue, WakeBudget
 from mirage.domain.chain import ChainId
 from mirage.domain.command import PauseChain
 from mirage.domain.errors import ConfigError

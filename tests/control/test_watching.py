@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mirage.backends.recording import RecordingCluster
-from mirage.control.watching import SnapshotWatch
+from mirage.backends.wrappers import InstrumentedCluster
+from mirage.bootstrap.records import SnapshotWatch
 from mirage.domain.errors import ClusterUnavailable, StoreUnavailable
 from mirage.domain.snapshot import JobColumns, Snapshot
 
@@ -68,7 +68,7 @@ def test_starts_are_noted_between_answers_however_far_apart() -> None:
     shown = Shown(
         queue_at(100, {1: 50}, (2, 3)), queue_at(160, {1: 50, 2: 130}, (3,)), None, queue_at(280, {2: 130, 3: 200})
     )
-    cluster = RecordingCluster(shown, SnapshotWatch(kept, kept, 100).seen, took.append)
+    cluster = InstrumentedCluster(shown, SnapshotWatch(kept, kept, 100).seen, took.append)
     for answered in (True, True, False, True):
         if answered:
             cluster.snapshot(queue=False)
@@ -87,7 +87,7 @@ def test_a_store_that_is_away_or_wrong_does_not_hide_the_cluster(fault: Exceptio
     kept = Kept()
     kept.fault = fault
     shown = Shown(queue_at(100, {}, (2,)), queue_at(160, {2: 130}))
-    cluster = RecordingCluster(shown, SnapshotWatch(kept, kept, 100).seen, lambda seconds: None)
+    cluster = InstrumentedCluster(shown, SnapshotWatch(kept, kept, 100).seen, lambda seconds: None)
     assert [cluster.snapshot().time, cluster.snapshot().time] == [100, 160]
 
 

@@ -11,20 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirage.control.commands import MOST_OF_ONE, CommandQueue
-from mirage.control.guard import Guard, Guards
-from mirage.control.journal import MemoryJournal
+from mirage.control.dependencies import LoopDependencies, LoopSettings
+from mirage.control.guard import Guards, PredictorGuard
 from mirage.control.loop import ControlLoop
-from mirage.control.memory import MemoryStore
-from mirage.control.outside import Outside, Policy
-from mirage.control.turns import Turns
+from mirage.control.permits import Turns
+from mirage.control.stores import MemoryJournal, MemoryStore
 from mirage.domain.chain import Chain, ChainRecord, ChainStatus, DoneCondition
 from mirage.domain.command import PauseChain
 from mirage.domain.job import JobId
 from mirage.domain.link import Link, LinkState
 from mirage.predictors.registry import build_predictor
-from mirage.provisioner.limits import Limits
-from mirage.provisioner.protection import protection
-from mirage.provisioner.shares import shares
+from mirage.provisioner.limits import Limits, shares
+from mirage.provisioner.rejections import protection
 from mirage.provisioner.tally import Tally
 
 ENDLESS = DoneCondition(exit_code=None)
@@ -34,12 +32,12 @@ def owned(owner: str, name: str) -> Chain:
     return replace(chain(10 * MIN, ENDLESS, name=name), owner=owner)
 
 
-def loop_of(cluster: FakeCluster, records: list[ChainRecord], policy: Policy | None = None):
+def loop_of(cluster: FakeCluster, records: list[ChainRecord], policy: LoopSettings | None = None):
     store, journal = MemoryStore(*records), MemoryJournal()
     store.journal = journal
-    outside = Outside(*[cluster] * 5, store, journal, cluster)
-    guard = Guard(build_predictor("reactive"), build_predictor("reactive"))
-    return ControlLoop(outside, Guards(guard), policy or Policy(limits=Limits(live_links=5))), journal
+    outside = LoopDependencies(*[cluster] * 5, store, journal, cluster)
+    guard = PredictorGuard(build_predictor("reactive"), build_predictor("reactive"))
+    return ControlLoop(outside, Guards(guard), policy or LoopSettings(limits=Limits(live_links=5))), journal
 
 
 def calls(cluster: FakeCluster, loop: ControlLoop, time: int) -> int:
@@ -143,7 +141,7 @@ def test_loop_chain_left_out_says_so_once_and_is_decided_later() -> None:
     cluster = FakeCluster(lambda request: Fate(runtime=request.limit))
     records = [ChainRecord(owned("mallory", f"evil{k}")) for k in range(3)]
     limits = Limits(live_links=1)
-    loop, journal = loop_of(cluster, records, Policy(limits=limits, decision_seconds=1e-9))
+    loop, journal = loop_of(cluster, records, LoopSettings(limits=limits, decision_seconds=1e-9))
     said = set()
     for minute in range(30):
         cluster.advance(minute)

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 from fakes import FakeCluster, Fate
 
 from mirage.bootstrap.assembly import assemble
-from mirage.bootstrap.world import World, slurm_clock
+from mirage.bootstrap.cluster import ClusterConnection, slurm_clock
 from mirage.config.loading import load_config
-from mirage.control.wallclock import AcceleratedClock
+from mirage.control.clocks import AcceleratedClock
 from mirage.daemon.process import leave, run_daemon
 from mirage.domain.errors import MirageError
 
@@ -92,7 +92,7 @@ def at_once(request) -> Fate:
 def build(config, alive, tenure, folder: Path):
     clock = slurm_clock(config.cluster)
     cluster = LastingCluster(at_once, folder=folder, clock=clock)
-    service = assemble(config, World(cluster, cluster, cluster, clock), alive, tenure)
+    service = assemble(config, ClusterConnection(cluster, cluster, cluster, clock), alive, tenure)
     if (folder / "die-after-save").exists():
         _die_after_save(service.store.chains, folder / "die-after-save")
     cluster.end_api = lambda: service.interface._servers[0].handle_exit(signal.SIGTERM, None)

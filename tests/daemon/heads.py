@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from daemons import wait_until
 from sites import MAIN, Site
 
-from mirage.bootstrap.world import own_user
-from mirage.control.wallclock import AcceleratedClock
+from mirage.bootstrap.cluster import own_user
+from mirage.control.clocks import AcceleratedClock
 from mirage.domain.chain import Chain, ChainId, ChainRecord, DoneCondition
 from mirage.domain.job import BatchScript, JobRequest
 from mirage.provisioner import machine

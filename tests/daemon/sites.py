@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from fake_slurm.fake import FakeSlurm
 
-from mirage.bootstrap.world import own_user
+from mirage.bootstrap.cluster import own_user
 from mirage.client import Client
-from mirage.control.wallclock import AcceleratedClock
+from mirage.control.clocks import AcceleratedClock
 from mirage.domain.chain import Chain, ChainId, ChainRecord, DoneCondition
 from mirage.domain.job import BatchScript, JobRequest
 from mirage.store.opening import open_store

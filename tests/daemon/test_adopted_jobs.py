@@ -13,7 +13,7 @@ from daemons import wait_until
 from fake_slurm.fake import Fault
 from sites import Site, running_site
 
-from mirage.bootstrap.world import own_user
+from mirage.bootstrap.cluster import own_user
 from mirage.domain.chain import ChainStatus
 from mirage.domain.job import JobState
 from mirage.domain.link import LinkState

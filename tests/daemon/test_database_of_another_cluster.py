@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from daemons import wait_until
 from sites import MAIN, running_site
 
-from mirage.bootstrap.world import own_user
+from mirage.bootstrap.cluster import own_user
 from mirage.domain.link import LinkState
-from mirage.store.clustername import read_cluster_name
+from mirage.store.about import read_cluster_name
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mirage.daemon.folders import check_database, make_folder, make_private_folder
-from mirage.daemon.lock import single_instance
+from mirage.daemon.state_directory import check_database, make_folder, make_private_folder, single_instance
 from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from mirage.daemon.history import AccountingImport, Kept, started_jobs
+from mirage.daemon.history import AccountingImport, AccountingSinks, started_jobs
 from mirage.domain.errors import ClusterUnavailable
 from mirage.domain.jobtable import Names, job_table
-from mirage.store.jobhistory import StoredJobs
+from mirage.store.jobs import StoredJobs
 from mirage.store.opening import open_store
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Setting:
         self.stopped = threading.Event()
         self.time = NOW
         self.memory = StoredJobs(self.store.jobs, self)
-        kept = Kept(self.store.waits, self.store.jobs, self.memory.refresh)
+        kept = AccountingSinks(self.store.waits, self.store.jobs, self.memory.refresh)
         self.run = AccountingImport(
             self.accounting.ask, kept, self, folder / "history.json", 30 * DAY, self.stopped
         ).run

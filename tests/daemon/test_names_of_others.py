@@ -10,15 +10,15 @@ import pytest
 from fake_slurm.fake import HOUR, FakeSlurm
 from fakes import chain
 
+from mirage.api.access.caller import Scope
 from mirage.api.access.holders import UNKNOWN, Holders
-from mirage.api.access.peer import Peer
-from mirage.api.access.scope import Scope
+from mirage.api.access.protocol import Peer
 from mirage.api.access.sessions import Session
 from mirage.backends.cli import CliCluster
 from mirage.backends.cli_actuator import CliActuator
-from mirage.backends.execution import Commands
+from mirage.backends.execution import CommandRunner
 from mirage.bootstrap.assembly import assemble
-from mirage.bootstrap.world import World
+from mirage.bootstrap.cluster import ClusterConnection
 from mirage.config.loading import load_config
 from mirage.daemon.supervision import Supervisor
 from mirage.domain.chain import ChainRecord, ChainStatus, DoneCondition
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from mirage.api.access.gate import Gate
+    from mirage.api.access.authentication import Authenticator
 
 MIN = 60
 
@@ -51,9 +51,9 @@ class Site:
             f'[service]\nstate = "{self.folder}"\nruntime = "{self.folder}"\n[loop]\npredictor = "reactive"\n'
             '[acting]\nmode = "agent"\n'
         )
-        commands = Commands(self.slurm.environment("alice"), 30.0)
+        commands = CommandRunner(self.slurm.environment("alice"), 30.0)
         actuator = CliActuator(commands, "alice")
-        world = World(CliCluster(commands, self), actuator, actuator, self)
+        world = ClusterConnection(CliCluster(commands, self), actuator, actuator, self)
         self.service = assemble(load_config(file).config, world, lambda: None)
         assert self.service.holders is not None
         self.service.holders._uid_of = lambda name: self.users.get(name, UNKNOWN)
@@ -65,7 +65,7 @@ class Site:
         return self.service.holders
 
     @property
-    def gate(self) -> Gate:
+    def gate(self) -> Authenticator:
         assert self.service.interface is not None
         return self.service.interface.service.gate
 

@@ -13,7 +13,7 @@ import pytest
 from daemons import wait_until
 from sites import Site, running_site
 
-from mirage.cli.config import check_command
+from mirage.cli.daemon import check_command
 from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:

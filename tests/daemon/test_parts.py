@@ -18,17 +18,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirage.bootstrap.assembly import assemble
-from mirage.bootstrap.journals import LoggedJournal
-from mirage.bootstrap.world import World
+from mirage.bootstrap.cluster import ClusterConnection
+from mirage.bootstrap.records import LoggedJournal
 from mirage.config.loading import load_config
-from mirage.control.journal import MemoryJournal
-from mirage.control.wallclock import JumpWatch
-from mirage.daemon.heartbeat import Heartbeat, read_beat
-from mirage.daemon.housekeeping import Chore, Housekeeping
-from mirage.daemon.lock import AlreadyRunning, single_instance
+from mirage.control.clocks import JumpWatch
+from mirage.control.stores import MemoryJournal
+from mirage.daemon.chores import Chore, Housekeeping
+from mirage.daemon.host import SystemdNotifier
 from mirage.daemon.logs import JsonLines, KeyValues, Prioritised, read_by_journal
-from mirage.daemon.notify import Notifier
-from mirage.daemon.reload import plan_reload
+from mirage.daemon.process import plan_reload
+from mirage.daemon.state_directory import AlreadyRunning, Heartbeat, read_beat, single_instance
 from mirage.daemon.supervision import Supervisor
 from mirage.domain.chain import ChainId, ChainRecord, DoneCondition
 from mirage.domain.errors import ConfigError, MirageError, StoreUnavailable
@@ -37,7 +36,7 @@ from mirage.domain.journal import Entry, EntryKind
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from mirage.bootstrap.service import Service
+    from mirage.bootstrap.service import DaemonService
     from mirage.config.model import Config
 
 
@@ -45,17 +44,17 @@ if TYPE_CHECKING:
 
 
 def test_without_a_manager_nothing_is_said() -> None:
-    notifier = Notifier({})
+    notifier = SystemdNotifier({})
     notifier.ready()
     notifier.alive()
     assert notifier.watchdog_seconds == 0
 
 
 def test_a_manager_that_has_gone_or_does_not_listen_is_no_trouble(tmp_path: Path) -> None:
-    Notifier({"NOTIFY_SOCKET": str(tmp_path / "gone")}).ready()
+    SystemdNotifier({"NOTIFY_SOCKET": str(tmp_path / "gone")}).ready()
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as deaf:
         deaf.bind(str(tmp_path / "deaf"))
-        notifier = Notifier({"NOTIFY_SOCKET": str(tmp_path / "deaf")})
+        notifier = SystemdNotifier({"NOTIFY_SOCKET": str(tmp_path / "deaf")})
         for _ in range(10_000):
             notifier.ready()
 
@@ -64,7 +63,7 @@ def test_an_abstract_socket_is_understood() -> None:
     name = f"mirage-test-{os.getpid()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind("\0" + name)
-        Notifier({"NOTIFY_SOCKET": "@" + name}).status("two\nlines")
+        SystemdNotifier({"NOTIFY_SOCKET": "@" + name}).status("two\nlines")
         assert manager.recv(100) == b"STATUS=two lines"
 
 
@@ -78,7 +77,7 @@ def test_an_abstract_socket_is_understood() -> None:
     ],
 )
 def test_the_watchdog_is_fed_only_where_it_watches_us(environ: dict[str, str], seconds: float) -> None:
-    assert Notifier(environ).watchdog_seconds == seconds
+    assert SystemdNotifier(environ).watchdog_seconds == seconds
 
 
 # Logs
@@ -280,14 +279,14 @@ def cluster() -> FakeCluster:
 
 
 @pytest.fixture
-def service(tmp_path: Path, cluster: FakeCluster) -> Iterator[Service]:
+def service(tmp_path: Path, cluster: FakeCluster) -> Iterator[DaemonService]:
     config = config_of(tmp_path, '[loop]\npredictor = "reactive"\n[api]\nenabled = false\n')
-    made = assemble(config, World(cluster, cluster, cluster, cluster), lambda: None)
+    made = assemble(config, ClusterConnection(cluster, cluster, cluster, cluster), lambda: None)
     yield made
     made.close()
 
 
-def test_a_failing_cycle_is_a_hold_and_slows_down(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_cycle_is_a_hold_and_slows_down(service: DaemonService, monkeypatch: pytest.MonkeyPatch) -> None:
     service.store.chains.save(ChainRecord(chain(name="svc", done=DoneCondition(exit_code=None))))
     supervisor = Supervisor(service)
     supervisor.cycle()
@@ -312,7 +311,7 @@ def test_a_failing_cycle_is_a_hold_and_slows_down(service: Service, monkeypatch:
     assert supervisor.failures == 0
 
 
-def test_a_journal_that_cannot_be_written_is_a_failed_cycle(service: Service, monkeypatch) -> None:
+def test_a_journal_that_cannot_be_written_is_a_failed_cycle(service: DaemonService, monkeypatch) -> None:
     def full():
         raise StoreUnavailable("the disk is full")
 
@@ -321,7 +320,7 @@ def test_a_journal_that_cannot_be_written_is_a_failed_cycle(service: Service, mo
 
 
 def test_supervisor_error_of_one_chain_is_no_failed_cycle(
-    service: Service, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    service: DaemonService, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     submit, told = cluster.submit, []
 
@@ -353,7 +352,7 @@ def test_supervisor_error_of_one_chain_is_no_failed_cycle(
 
 
 def test_a_clock_that_jumps_is_said_and_breaks_nothing(
-    service: Service, cluster: FakeCluster, caplog: pytest.LogCaptureFixture
+    service: DaemonService, cluster: FakeCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     wall = {"now": 1e9}
     service.store.chains.save(ChainRecord(chain(done=DoneCondition(exit_code=None))))
@@ -374,7 +373,9 @@ def test_a_clock_that_jumps_is_said_and_breaks_nothing(
     assert len(cluster.submissions) == len({request.tag for request in cluster.submissions})
 
 
-def test_memory_and_files_stay_level_over_thousands_of_cycles(service: Service, cluster: FakeCluster) -> None:
+def test_memory_and_files_stay_level_over_thousands_of_cycles(
+    service: DaemonService, cluster: FakeCluster
+) -> None:
     """Links of an hour, a poll each minute: the first thousand cycles fill what is to be filled."""
     service.store.chains.save(ChainRecord(chain(3_600, DoneCondition(exit_code=None))))
     supervisor, sizes = Supervisor(service), []

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from daemons import DaemonFolder, Manager, wait_until
 
-from mirage.daemon.heartbeat import read_beat
+from mirage.daemon.state_directory import read_beat
 from mirage.domain.link import LinkState
 
 if TYPE_CHECKING:

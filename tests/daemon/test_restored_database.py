@@ -14,16 +14,15 @@ from fake_slurm.fake import HOUR, FakeSlurm, Fault
 from fakes import chain
 from sites import running_site
 
-from mirage.backends.cli import CliCluster
+from mirage.backends.cli import CliCluster, CliLinkAccounting
 from mirage.backends.cli_actuator import CliActuator
-from mirage.backends.cli_pastlinks import CliLinkAccounting
-from mirage.backends.execution import Commands
-from mirage.backends.simulated import Run
+from mirage.backends.execution import CommandRunner
+from mirage.backends.simulated import SimulatedExecution
 from mirage.bootstrap.assembly import assemble
-from mirage.bootstrap.world import Lore, World
+from mirage.bootstrap.cluster import ClusterConnection, ClusterInfo
 from mirage.config.loading import load_config
 from mirage.control import restored
-from mirage.daemon import restored as query
+from mirage.daemon import chores as query
 from mirage.daemon.chores import restored_query
 from mirage.daemon.supervision import Supervisor
 from mirage.domain.chain import ChainRecord, ChainStatus, DoneCondition
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from mirage.bootstrap.service import Service
+    from mirage.bootstrap.service import DaemonService
 
 MIN = 60
 LIMIT = 2 * HOUR
@@ -68,11 +67,11 @@ class Site:
             f'[service]\nstate = "{self.folder}"\nruntime = "{self.folder}"\n[loop]\npredictor = "reactive"\n'
             f'[api]\nenabled = false\n[store]\nurl = "{self.url}"\n'
         )
-        commands = Commands(self.slurm.environment("alice"), 30.0)
+        commands = CommandRunner(self.slurm.environment("alice"), 30.0)
         actuator = CliActuator(commands, "alice")
-        lore = Lore(links=CliLinkAccounting(commands) if asks else None)
-        world = World(CliCluster(commands, self), actuator, actuator, self, lore, user)
-        self.service: Service = assemble(load_config(file).config, world, lambda: None)
+        lore = ClusterInfo(links=CliLinkAccounting(commands) if asks else None)
+        world = ClusterConnection(CliCluster(commands, self), actuator, actuator, self, lore, user)
+        self.service: DaemonService = assemble(load_config(file).config, world, lambda: None)
         self.supervisor = Supervisor(self.service)
 
     def add(self, done: DoneCondition = FIVE_LINKS, **more) -> None:
@@ -147,7 +146,7 @@ def gone_on(site: Site, links: int = 3, done: DoneCondition = FIVE_LINKS) -> Pat
 
 
 def test_restored_chain_that_was_done_is_done_and_nothing_runs_again(site: Site) -> None:
-    site.slurm.runs["mirage:svc:3"] = Run(HOUR, JobState.COMPLETED, 0)
+    site.slurm.runs["mirage:svc:3"] = SimulatedExecution(HOUR, JobState.COMPLETED, 0)
     backup = gone_on(site, done=DoneCondition())
     while not site.record.over:
         site.cycle()

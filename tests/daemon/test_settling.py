@@ -7,7 +7,7 @@ import sys
 
 PROGRAM = """
 import gc, weakref
-from mirage.daemon.settling import settle
+from mirage.daemon.host import settle
 
 class Node:
     pass

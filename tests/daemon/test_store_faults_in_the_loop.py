@@ -13,11 +13,10 @@ from sqlalchemy import event
 from store.postgres_server import PostgresServer, server_for_tests
 
 from mirage.bootstrap.assembly import assemble
-from mirage.bootstrap.world import World
-from mirage.cli.silence import STANDS_BY
+from mirage.bootstrap.cluster import ClusterConnection
+from mirage.cli.tables import STANDS_BY
 from mirage.config.loading import load_config
-from mirage.daemon.standby import Standby
-from mirage.daemon.supervision import Supervisor
+from mirage.daemon.supervision import Standby, Supervisor
 from mirage.domain.chain import ChainRecord, DoneCondition
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from mirage.bootstrap.service import Service
+    from mirage.bootstrap.service import DaemonService
 
 LINKS = 8
 
@@ -37,7 +36,7 @@ class Disk:
         self.url = f"sqlite:///{folder}/mirage.db"
 
     @contextlib.contextmanager
-    def away(self, service: Service) -> Iterator[None]:
+    def away(self, service: DaemonService) -> Iterator[None]:
         database = service.store.database
 
         def limit(connection: sqlite3.Connection, entry: object) -> None:
@@ -59,7 +58,7 @@ class Server:
         self.url = server.new_database(f"loop_{os.getpid()}_{random.getrandbits(32)}")
 
     @contextlib.contextmanager
-    def away(self, service: Service) -> Iterator[None]:
+    def away(self, service: DaemonService) -> Iterator[None]:
         self.server.stop()
         yield
         self.server.start()
@@ -75,14 +74,14 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Disk | Server:
     return Disk(tmp_path) if request.param == "disk" else Server(request.getfixturevalue("postgres"))
 
 
-def assembled(folder: Path, url: str, cluster: FakeCluster) -> Service:
+def assembled(folder: Path, url: str, cluster: FakeCluster) -> DaemonService:
     cluster.rate = 1.0
     file = folder / "mirage.toml"
     file.write_text(
         f'[service]\nstate = "{folder}"\nruntime = "{folder}"\n[loop]\npredictor = "reactive"\n'
         f'[api]\nenabled = false\n[store]\nurl = "{url}"\n'
     )
-    return assemble(load_config(file).config, World(cluster, cluster, cluster, cluster), lambda: None)
+    return assemble(load_config(file).config, ClusterConnection(cluster, cluster, cluster, cluster), lambda: None)
 
 
 @pytest.mark.parametrize("seed", range(3))

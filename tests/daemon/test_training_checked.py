@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mirage.bootstrap.world import Lore
+from mirage.bootstrap.cluster import ClusterInfo
 from mirage.config.model import Config, TrainingSection
 from mirage.daemon.chores import check_training
 from mirage.domain.errors import ConfigError
@@ -13,8 +13,8 @@ from mirage.domain.errors import ConfigError
 def test_predictor_without_a_trainer_is_named() -> None:
     config = Config(training=TrainingSection(every="1d", predictor="zz"))
     with pytest.raises(ConfigError) as raised:
-        check_training(config, Lore())
+        check_training(config, ClusterInfo())
     assert raised.value.where == "training.predictor"
     assert "zz" in str(raised.value)
-    check_training(Config(training=TrainingSection(every=0, predictor="zz")), Lore())
-    check_training(Config(), Lore())
+    check_training(Config(training=TrainingSection(every=0, predictor="zz")), ClusterInfo())
+    check_training(Config(), ClusterInfo())

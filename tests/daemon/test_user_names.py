@@ -13,8 +13,8 @@ import pytest
 from daemons import wait_until
 from sites import MAIN, Site, running_site
 
-from mirage.bootstrap.world import own_user
-from mirage.daemon.usernames import UsersOutdated, check_user_files
+from mirage.bootstrap.cluster import own_user
+from mirage.daemon.host import UsersOutdated, check_user_files
 
 
 def test_a_file_that_was_replaced_after_it_was_mounted_is_noticed(tmp_path: Path) -> None:

@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mirage.control.forecasts import Foreseen
+from mirage.control.forecasts import OpenForecast
 from mirage.control.status import Status
 from mirage.domain.chain import ChainId
 from mirage.domain.decision import WaitForecast
 from mirage.domain.journal import Entry, EntryKind
 from mirage.domain.link import Link
-from mirage.domain.outcome import Outcome
+from mirage.domain.objective import Outcome
 from mirage.domain.snapshot import Snapshot
-from mirage.metrics.exposition import expose
-from mirage.metrics.meters import Meters
-from mirage.metrics.standing import Sources, Standing
+from mirage.metrics.gauges import GaugeSources, StateCollector
+from mirage.metrics.meters import Meters, expose
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,12 +41,12 @@ def exposed() -> str:
     meters.predicted("average", 1)
     meters.submitted("accepted")
     meters.notified("mail", "sent")
-    meters.came_true(Foreseen("average", WaitForecast((0.1, 0.9), (5, 6)), Link(1, "t", 0, start=5)))
+    meters.came_true(OpenForecast("average", WaitForecast((0.1, 0.9), (5, 6)), Link(1, "t", 0, start=5)))
     meters.hear(Entry(1, chain, EntryKind.DECISION, "submit: now", 1, "average", asked="lookahead"))
     meters.hear(Entry(1, chain, EntryKind.SHADOW, "hold: early", 1, "fixed"))
     meters.hear(Entry(1, chain, EntryKind.OUTCOME, "", 1, outcome=Outcome(1, 2)))
     status = Status(0, "", Snapshot.unseen(0))
-    meters.registry.register(Standing(Sources(lambda: status, lambda: 0, lambda: 0, str)))
+    meters.registry.register(StateCollector(GaugeSources(lambda: status, lambda: 0, lambda: 0, str)))
     return expose(meters.registry, "")[0].decode()
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mirage.cli.plan import SUBMIT
+from mirage.cli.chain_request import SUBMIT
 from mirage.domain.errors import BadSpelling
 from mirage.slurm.sbatchoptions import Word
 

@@ -19,7 +19,7 @@ from typer.main import get_command
 from mirage import plugin
 from mirage.allocation.inference.serving.meters import ServingMeters
 from mirage.cli.main import app
-from mirage.config.display import settings
+from mirage.config.loading import settings
 from mirage.config.model import Config
 from mirage.domain.errors import MirageError
 

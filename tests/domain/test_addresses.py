@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mirage.domain.addresses import client_network
+from mirage.domain.texts import client_network
 
 
 @pytest.mark.parametrize(

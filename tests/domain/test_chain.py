@@ -10,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirage.domain.chain import ChainRecord
-from mirage.domain.failurepolicy import FailurePolicy, Recovery
+from mirage.domain.failurepolicy import FailureAction, FailurePolicy
 from mirage.domain.job import ABSENT, BatchScript, JobId, JobRequest
 from mirage.domain.link import Link, LinkState
-from mirage.domain.objective import Weights, objective
-from mirage.domain.outcome import Outcome
+from mirage.domain.objective import Outcome, Weights, objective
 
 instants = st.integers(0, 10**10)
 
@@ -72,12 +71,12 @@ def test_links_are_told_where_the_state_of_their_tasks_is() -> None:
 
 
 def test_back_off_doubles_and_gives_up() -> None:
-    policy = FailurePolicy(Recovery.RETRY, retries=3, backoff=60)
+    policy = FailurePolicy(FailureAction.RETRY, retries=3, backoff=60)
     assert [policy.pause(n) for n in (1, 2, 3)] == [60, 120, 240]
     assert [policy.gives_up(n) for n in (1, 3, 4)] == [False, False, True]
-    assert not FailurePolicy(Recovery.CONTINUE).gives_up(10**6)
-    assert FailurePolicy(Recovery.CONTINUE).pause(5) == 0
-    assert FailurePolicy(Recovery.STOP).gives_up(1)
+    assert not FailurePolicy(FailureAction.CONTINUE).gives_up(10**6)
+    assert FailurePolicy(FailureAction.CONTINUE).pause(5) == 0
+    assert FailurePolicy(FailureAction.STOP).gives_up(1)
     assert policy.pause(10**6) > 0, "no overflow after many failures"
 
 

@@ -9,8 +9,7 @@ from fakes import chain
 
 from mirage.domain.chain import ChainRecord
 from mirage.domain.job import HIGHEST_JOB_ID, JobId, is_job_id
-from mirage.domain.jobids import without_impossible_ids
-from mirage.domain.link import NO_JOB, Link, LinkState
+from mirage.domain.link import NO_JOB, Link, LinkState, without_impossible_ids
 
 CHAIN = chain()
 WRONG = [JobId(-5), JobId(HIGHEST_JOB_ID + 1), JobId(1 << 62)]

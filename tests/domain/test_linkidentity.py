@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from mirage.domain.job import ABSENT, Job, JobId, JobState
-from mirage.domain.linkidentity import LinkIdentity, is_link, is_mark_of, is_tag
+from mirage.domain.link import LinkIdentity, is_link, is_mark_of, is_tag
 
 TAG = "mirage:svc:5"
 JOB = Job(JobId(16), "svc", "alice", "cpu", 1, 3_600, JobState.RUNNING, 1_000, 1_100, 4_700)

@@ -9,22 +9,21 @@ import numpy as np
 import pytest
 
 from mirage.replay.metrics import Resampling, measure_panel
-from mirage.replay.outcome import PairOutcome
-from mirage.replay.panel import build_panel
+from mirage.replay.results import PairOutcome, build_panel
 from mirage.training.evaluation.figures import calibration_of, figures_of
-from mirage.training.evaluation.plan import Method, Setting
-from mirage.training.evaluation.playing import Forecast, Played
+from mirage.training.evaluation.plan import EvaluationSetting, Method
+from mirage.training.evaluation.playing import PlayedEpisode, ScoredForecast
 from mirage.training.evaluation.schedule import Found
 
 HOUR = 3_600
 HOW = Resampling(block=2 * 86_400, resamples=300)
-SETTING = Setting(76, 1)
+SETTING = EvaluationSetting(76, 1)
 
 
-def episodes(x_hours, forecasts=()) -> tuple[Played, ...]:
+def episodes(x_hours, forecasts=()) -> tuple[PlayedEpisode, ...]:
     end = 10_000_000
     return tuple(
-        Played(
+        PlayedEpisode(
             number=number,
             start=number * 4 * HOUR,
             predecessor_end=end,
@@ -36,7 +35,7 @@ def episodes(x_hours, forecasts=()) -> tuple[Played, ...]:
             forecasts=forecasts if number == 0 else (),
         )
         if not math.isnan(x)
-        else Played(number, number * 4 * HOUR, None, None, None, 0, 0.0, ("no first link",))
+        else PlayedEpisode(number, number * 4 * HOUR, None, None, None, 0, 0.0, ("no first link",))
         for number, x in enumerate(x_hours)
     )
 
@@ -120,10 +119,12 @@ def test_calibration_against_plain_loops() -> None:
     rng = np.random.default_rng(0)
     levels = (0.1, 0.25, 0.5, 0.75, 0.9)
     forecasts = [
-        Forecast(HOUR, levels, tuple(np.sort(rng.exponential(9_000, 5)).tolist()), int(rng.exponential(9_000)))
+        ScoredForecast(
+            HOUR, levels, tuple(np.sort(rng.exponential(9_000, 5)).tolist()), int(rng.exponential(9_000))
+        )
         for _ in range(50)
     ]
-    found = calibration_of([*forecasts, Forecast(HOUR, (), (), 5)])
+    found = calibration_of([*forecasts, ScoredForecast(HOUR, (), (), 5)])
     losses, covered, errors = [], 0, []
     for one in forecasts:
         for level, wait in zip(levels, one.waits, strict=True):
@@ -138,7 +139,7 @@ def test_calibration_against_plain_loops() -> None:
 
 
 def test_a_forecast_of_one_instant_has_no_coverage() -> None:
-    found = calibration_of([Forecast(HOUR, (0.5,), (HOUR,), 3 * HOUR)])
+    found = calibration_of([ScoredForecast(HOUR, (0.5,), (HOUR,), 3 * HOUR)])
     assert found.coverage is None
     assert found.pinball == pytest.approx(sum(level * 2 for level in (0.1, 0.25, 0.5, 0.75, 0.9)) / 5)
-    assert calibration_of([Forecast(HOUR, (), (), 1)]) is None
+    assert calibration_of([ScoredForecast(HOUR, (), (), 1)]) is None

@@ -14,7 +14,7 @@ from mirage.domain.job import ABSENT, JobRequest, JobState
 from mirage.domain.snapshot import Snapshot
 from mirage.simulator.cluster import Association
 from mirage.simulator.configuration.clusterfile import read_cluster
-from mirage.training.evaluation.planner import ERRORS, MONTH, MonthOld, aged, mistaken
+from mirage.training.evaluation.schedule import ERRORS, MONTH, MonthOld, aged, mistaken
 
 LS6, _ = read_cluster("ls6")
 

@@ -9,12 +9,12 @@ from small_trace import CLUSTER, DAY, HOUR, plan, trace
 
 from mirage.domain.decision import Observation, WaitForecast, Wants
 from mirage.domain.errors import ConfigError, PluginNotFound
-from mirage.predictors.reactive import Reactive
+from mirage.predictors.baselines import Reactive
 from mirage.replay.closedloop import replay
 from mirage.simulator.simulation import Simulation
 from mirage.training.evaluation import schedule
-from mirage.training.evaluation.plan import EvaluationPlan, Method, Setting, methods_of
-from mirage.training.evaluation.playing import PROBES, Actor, play_episodes
+from mirage.training.evaluation.plan import EvaluationPlan, EvaluationSetting, Method, methods_of
+from mirage.training.evaluation.playing import PROBES, PlayableMethod, play_episodes
 from mirage.training.evaluation.schedule import Evaluation, Found, learned_names
 
 NAMES = ("reactive", "fixed:6h", "average", "quantile", "slurm", "lookahead", "oracle")
@@ -22,7 +22,7 @@ TRACE = trace()
 START = 1_000_000 + 10 * DAY
 
 
-SETTINGS = (Setting(6, 2),)
+SETTINGS = (EvaluationSetting(6, 2),)
 
 
 def starts(found: Found) -> list[int | None]:
@@ -88,7 +88,7 @@ class Noting(Reactive):
 
 def test_probes_and_decisions_see_all_that_is_wanted() -> None:
     noting = Noting()
-    actor = Actor("noting", noting.wants, lambda cluster: noting, foresees=True)
+    actor = PlayableMethod("noting", noting.wants, lambda cluster: noting, foresees=True)
     replays = evaluation("reactive").replay(SETTINGS[0])
     (played,) = next(iter(play_episodes(TRACE, CLUSTER, replays, range(1), [actor])))
     assert len(noting.seen) == len(played.forecasts) + played.asked
@@ -109,9 +109,11 @@ def test_what_is_finished_is_found_again(tmp_path) -> None:
     assert parts == 2
     again, parts = play("reactive", "quantile")
     assert (again, parts) == (first, 0)
-    more, parts = play("reactive", "quantile", "oracle", settings=(Setting(6, 2), Setting(5, 2)))
+    more, parts = play(
+        "reactive", "quantile", "oracle", settings=(EvaluationSetting(6, 2), EvaluationSetting(5, 2))
+    )
     assert parts == 4
-    assert [one for one in more if one.setting == Setting(6, 2)][:2] == first
+    assert [one for one in more if one.setting == EvaluationSetting(6, 2)][:2] == first
     longer, parts = play("reactive", episodes=16)
     assert parts == 1
     assert longer[0].episodes[:12] == first[0].episodes[:12]
@@ -119,7 +121,9 @@ def test_what_is_finished_is_found_again(tmp_path) -> None:
     kept = sorted((tmp_path / "played").rglob("*.json"))
     kept[0].write_text(kept[0].read_text()[:100])
     kept[1].unlink()
-    repaired, parts = play("reactive", "quantile", "oracle", settings=(Setting(6, 2), Setting(5, 2)))
+    repaired, parts = play(
+        "reactive", "quantile", "oracle", settings=(EvaluationSetting(6, 2), EvaluationSetting(5, 2))
+    )
     assert parts > 0
     assert [(one.setting, one.run, starts(one)) for one in repaired] == [
         (o.setting, o.run, starts(o)) for o in more
@@ -138,5 +142,7 @@ def test_mistakes_are_named_before_the_work(tmp_path) -> None:
     with pytest.raises(ConfigError, match="early-submission"):
         Evaluation(TRACE, CLUSTER, evaluation("pin"), tmp_path)
     with pytest.raises(ConfigError, match="--test-from"):
-        Evaluation(TRACE, CLUSTER, EvaluationPlan((Method("reactive"),), (Setting(6, 1),), 0, 0, 5, 9), tmp_path)
+        Evaluation(
+            TRACE, CLUSTER, EvaluationPlan((Method("reactive"),), (EvaluationSetting(6, 1),), 0, 0, 5, 9), tmp_path
+        )
     assert list(tmp_path.iterdir()) == []

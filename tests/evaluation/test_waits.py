@@ -13,10 +13,15 @@ from small_trace import CLUSTER, DAY, trace
 from mirage.domain.errors import ConfigError, TraceError
 from mirage.domain.job import ABSENT, NEVER
 from mirage.simulator.simulation import Simulation
-from mirage.training.evaluation.waits.comparing import Choice, compare_waits, score, split
-from mirage.training.evaluation.waits.features import features
-from mirage.training.evaluation.waits.methods import by_class, by_lookahead, recorded_observation
-from mirage.training.evaluation.waits.records import Records, Tally
+from mirage.training.evaluation.wait_comparison import Choice, compare_waits, score, split
+from mirage.training.evaluation.wait_methods import (
+    PresentWeights,
+    WaitRecords,
+    by_class,
+    by_lookahead,
+    features,
+    recorded_observation,
+)
 
 
 def played(days: int = 40):
@@ -42,7 +47,7 @@ EVENTS = st.lists(
 @given(EVENTS, st.integers(0, 2), st.integers(0, 25))
 def test_a_tally_is_what_had_come_and_not_left(events, group: int, time: int) -> None:
     groups, came, stayed, weight = (np.array(column, dtype=np.int64) for column in zip(*events, strict=True))
-    tally = Tally(groups, came, came + stayed, weight.astype(float))
+    tally = PresentWeights(groups, came, came + stayed, weight.astype(float))
     there = [w for g, c, s, w in events if g == group and c < time <= c + s]
     assert tally.at(np.array([group]), np.array([time]))[0] == sum(there)
 
@@ -59,8 +64,8 @@ def later_unknown(row: int):
 
 @pytest.mark.parametrize("row", [len(TABLE) // 2, len(TABLE) - 5])
 def test_nothing_of_the_future_is_known(row: int) -> None:
-    rows, other = np.array([row]), Records.of(later_unknown(row))
-    records = Records.of(TABLE)
+    rows, other = np.array([row]), WaitRecords.of(later_unknown(row))
+    records = WaitRecords.of(TABLE)
     seen = features(records, rows, records.recent(rows))
     assert np.array_equal(seen, features(other, rows, other.recent(rows)), equal_nan=True)
     ours, theirs = (recorded_observation(known, CLUSTER, row, 30 * DAY) for known in (records, other))
@@ -80,25 +85,25 @@ def test_the_recorded_queue_is_that_of_the_simulation() -> None:
     simulation = Simulation(CLUSTER, trace(days=40, load=0.95))
     simulation.run_until(now - 1)
     pending, running = simulation.columns()
-    snapshot = recorded_observation(Records.of(TABLE), CLUSTER, row, DAY).snapshot
+    snapshot = recorded_observation(WaitRecords.of(TABLE), CLUSTER, row, DAY).snapshot
     assert sorted(snapshot.pending.submit) == sorted(pending.submit)
     assert sorted(snapshot.running.start) == sorted(running.start)
     assert snapshot.partitions[0].allocated == running.nodes.sum()
 
 
 def test_parts_know_nothing_of_one_another() -> None:
-    records = Records.of(TABLE)
+    records = WaitRecords.of(TABLE)
     teaching, choosing, testing = split(records, 10**6)
     assert TABLE.start[teaching].max() < TABLE.submit[choosing].min()
     assert TABLE.start[choosing].max() < TABLE.submit[testing].min()
     assert len(split(records, 50)[2]) == 50
     with pytest.raises(ConfigError, match="too few"):
-        split(Records.of(TABLE.take(np.array([0, int(TABLE.wait.argmax())]))), 10)
+        split(WaitRecords.of(TABLE.take(np.array([0, int(TABLE.wait.argmax())]))), 10)
 
 
 def test_a_trace_without_waits_is_refused() -> None:
     with pytest.raises(TraceError, match="no recorded waits"):
-        Records.of(trace())
+        WaitRecords.of(trace())
 
 
 def test_scores_against_plain_loops() -> None:
@@ -123,7 +128,7 @@ def test_scores_against_plain_loops() -> None:
 
 
 def test_the_class_is_that_of_the_quantile_predictor() -> None:
-    records, rows = Records.of(TABLE), np.array([len(TABLE) - 1])
+    records, rows = WaitRecords.of(TABLE), np.array([len(TABLE) - 1])
     recent = records.recent(rows)
     known = np.flatnonzero(TABLE.start < TABLE.submit[-1])
     last = known[np.argsort(TABLE.start[known], kind="stable")][-1_000:]
@@ -142,7 +147,7 @@ def test_all_methods_on_one_trace() -> None:
 
 
 def test_a_look_ahead_knows_the_first_weeks_too_little() -> None:
-    told = by_lookahead(Records.of(TABLE), CLUSTER, np.array([3, len(TABLE) - 1]))
+    told = by_lookahead(WaitRecords.of(TABLE), CLUSTER, np.array([3, len(TABLE) - 1]))
     assert np.isnan(told[0]).all()
     assert np.isfinite(told[1]).all()
     assert (told[1] >= 0).all()

@@ -9,14 +9,13 @@ import pytest
 
 from mirage.backends.simulated import SimulatedCluster
 from mirage.bootstrap.simulated import background
-from mirage.cli.democast import demo_chains
+from mirage.cli.demo import demo_chains
+from mirage.control.clocks import SimulatedTicks
 from mirage.control.commands import NoCommands
-from mirage.control.guard import Guard, Guards
-from mirage.control.journal import MemoryJournal
+from mirage.control.dependencies import LoopDependencies, LoopSettings
+from mirage.control.guard import Guards, PredictorGuard
 from mirage.control.loop import ControlLoop
-from mirage.control.memory import MemoryStore, NoFiles
-from mirage.control.outside import Outside, Policy
-from mirage.control.ticks import SimulatedTicks
+from mirage.control.stores import MemoryJournal, MemoryStore, NoFiles
 from mirage.domain.chain import ChainRecord
 from mirage.domain.job import JobState
 from mirage.predictors.registry import build_predictor
@@ -54,9 +53,9 @@ def appraised(seed: int, seconds: int) -> Iterator[tuple[Link, int]]:
     )
     store = MemoryStore(ChainRecord(chain), journal=MemoryJournal())
     c = cluster
-    outside = Outside(c, c, c, c, c, store, store.journal, NoFiles(), NoCommands(), sharing=c)
-    guards = Guards(Guard(build_predictor("quantile"), build_predictor("reactive")))
-    loop = ControlLoop(outside, guards, Policy(appraise=900))
+    outside = LoopDependencies(c, c, c, c, c, store, store.journal, NoFiles(), NoCommands(), sharing=c)
+    guards = Guards(PredictorGuard(build_predictor("quantile"), build_predictor("reactive")))
+    loop = ControlLoop(outside, guards, LoopSettings(appraise=900))
     ticks, known = SimulatedTicks(cluster, TICK, NOW + seconds), set[int]()
     cycle = loop.cycle()
     while ticks.wait(cycle.wake, cycle.deciding):

@@ -24,11 +24,17 @@ from typing import TYPE_CHECKING, Any
 from fake_slurm.answers import COMMANDS, Answer, answer_call
 
 from mirage.domain.job import Job, JobId, JobState
-from mirage.simulator.cluster import ClusterConfig, NodeGroup, Partition, PriorityWeights, SchedulerParameters
+from mirage.simulator.cluster import (
+    ClusterConfig,
+    NodeGroup,
+    Partition,
+    PriorityWeights,
+    SchedulerParameters,
+)
 from mirage.simulator.simulation import Simulation
 
 if TYPE_CHECKING:
-    from mirage.backends.simulated import Run
+    from mirage.backends.simulated import SimulatedExecution
     from mirage.domain.jobtable import JobTable
 
 HOUR = 3_600
@@ -123,7 +129,7 @@ class FakeSlurm:
         """Comments that were changed after submission."""
         self.batches: dict[int, Call] = {}
         """The call that submitted each job."""
-        self.runs: dict[str, Run] = {}
+        self.runs: dict[str, SimulatedExecution] = {}
         """The behaviour of the job with this comment, whatever its script contains."""
         self.held_by_admin: set[int] = set()
         self.words: dict[int, str] = {}

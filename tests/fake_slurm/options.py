@@ -7,7 +7,7 @@ import re
 import shlex
 from dataclasses import dataclass
 
-from mirage.backends.simulated import Run
+from mirage.backends.simulated import SimulatedExecution
 from mirage.domain.job import BatchScript, Dependency, DependencyKind, JobId, JobRequest, JobState, WarnSignal
 from mirage.slurm import duration
 
@@ -29,7 +29,7 @@ class Submission:
     """One call of ``sbatch``."""
 
     request: JobRequest
-    run: Run
+    run: SimulatedExecution
     parsable: bool
     test_only: bool
 
@@ -111,9 +111,9 @@ def _warn(word: str) -> WarnSignal | None:
     return WarnSignal(name, int(lead or 60), batch_only=batch == "B") if name else None
 
 
-def _run(request: JobRequest, text: str) -> Run:
+def _run(request: JobRequest, text: str) -> SimulatedExecution:
     does = _DOES.search(text)
     if does is None or does[1] is None:
-        return Run(request.limit, JobState.TIMEOUT)
+        return SimulatedExecution(request.limit, JobState.TIMEOUT)
     code = int(does[2] or 0)
-    return Run(int(does[1]), JobState.FAILED if code else JobState.COMPLETED, code)
+    return SimulatedExecution(int(does[1]), JobState.FAILED if code else JobState.COMPLETED, code)

@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from mirage.domain.decision import NO_LIMIT, Observation, RecentWaits, Standing
+from mirage.domain.decision import NO_LIMIT, Observation, PlannedStart, PlanStatus, RecentWaits, Standing
 from mirage.domain.job import Job, JobId, JobRequest, JobState
-from mirage.domain.plannedstart import PlannedStart, PlanStatus
 from mirage.domain.snapshot import JobColumns, PartitionState, Snapshot
-from mirage.features.window import QueueWindows
+from mirage.features.summary import QueueWindows
 
 HOUR = 3_600
 NOW = 1_700_000_400

@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from observations import HOUR, NOW, TOTAL, drawn_observation, emptied
 
-from mirage.domain.decision import Observation, Standing
+from mirage.domain.decision import Observation, PlannedStart, PlanStatus, Standing
 from mirage.domain.errors import ConfigError
-from mirage.domain.plannedstart import PlannedStart, PlanStatus
 from mirage.features import normalised
 from mirage.features.schema import encode, schema, schema_names
 from mirage.features.summary import COLUMNS

@@ -11,9 +11,9 @@ from fake_slurm.fake import NOON, FakeSlurm
 
 from mirage.backends.cli import CliCluster
 from mirage.backends.cli_actuator import CliActuator
-from mirage.backends.execution import Commands
+from mirage.backends.execution import CommandRunner
 from mirage.backends.simulated import SimulatedCluster
-from mirage.control.observing import Observer
+from mirage.control.observations import ObservationBuilder
 from mirage.domain.job import BatchScript, JobRequest
 from mirage.domain.jobtable import JobTable, Names, job_table
 from mirage.features.schema import encode, schema, schema_names
@@ -56,11 +56,11 @@ def test_slurms_text_and_the_simulator_give_equal_features(tmp_path: Path, parti
     )
     successor = replace(predecessor, tag="mirage:svc:2")
     with FakeSlurm(tmp_path, background=load()) as slurm:
-        commands = Commands(slurm.environment("alice"))
+        commands = CommandRunner(slurm.environment("alice"))
         actuator = CliActuator(commands, "alice")
         simulated = SimulatedCluster(slurm.simulation)
-        live = Observer(simulated, actuator, standings=simulated)
-        replayed = Observer(simulated, simulated, standings=simulated)
+        live = ObservationBuilder(simulated, actuator, standings=simulated)
+        replayed = ObservationBuilder(simulated, simulated, standings=simulated)
         cluster = CliCluster(commands, slurm)
         job_id = actuator.submit(predecessor)
         busy = 0

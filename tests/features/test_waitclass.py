@@ -10,11 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mirage.domain.decision import RecentWaits
-from mirage.domain.gresclass import gres_class
-from mirage.domain.job import ABSENT, BatchScript, JobRequest
-from mirage.domain.jobtable import Names
-from mirage.domain.jobtraits import JobTraits, gres_columns
-from mirage.features.waitclass import ENOUGH, LADDER, USED, ClassWaits, Gres, class_waits, gres_of
+from mirage.domain.job import ABSENT, BatchScript, JobRequest, gres_class
+from mirage.domain.jobtable import JobTraits, Names, gres_columns
+from mirage.features.waitclass import ENOUGH, LADDER, USED, ClassWaits, GresDemand, class_waits, gres_of
 
 HOUR = 3_600
 ASKED = JobRequest("s", "u", 2 * HOUR, 1, "p", "ml", "high", gres_per_node=(("gpu:a100", 4),))
@@ -196,11 +194,11 @@ def test_gpus_that_options_ask_for_in_their_own_way_are_not_taken_for_none() -> 
 
 def test_ladder_begins_with_everything_and_ends_with_the_partition() -> None:
     assert (LADDER[0].gres, LADDER[0].qos, LADDER[0].account, LADDER[0].size, LADDER[0].limit) == (
-        Gres.SAME,
+        GresDemand.SAME,
         *(True,) * 4,
     )
     assert (LADDER[-1].gres, LADDER[-1].qos, LADDER[-1].account, LADDER[-1].size, LADDER[-1].limit) == (
-        Gres.ANY,
+        GresDemand.ANY,
         *(False,) * 4,
     )
 

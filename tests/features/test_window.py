@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirage.domain.snapshot import JobColumns, PartitionState, Snapshot
-from mirage.features.summary import COLUMNS, summarise
-from mirage.features.window import LENGTH, SPACING, QueueWindows
+from mirage.features.summary import COLUMNS, LENGTH, SPACING, QueueWindows, summarise
 
 EMPTY = JobColumns.none()
 

@@ -14,24 +14,22 @@ from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 from fuzzing import Beside, Target
 from jwt.algorithms import RSAAlgorithm
 
-from mirage.api.access.caller import Caller
-from mirage.api.access.policy import Policy
-from mirage.api.access.scope import Scope
-from mirage.api.access.sessions import Session, Sessions
-from mirage.api.access.slurmtokens import Claims, SlurmTokens
-from mirage.api.access.watchedfile import WatchedFile
-from mirage.api.conventions.pages import read_cursor, read_number, spell_cursor
+from mirage.api.access.caller import Caller, Scope
+from mirage.api.access.policy import AccessPolicy
+from mirage.api.access.sessions import Session, SessionCookies
+from mirage.api.access.tokens import Claims, SlurmTokens
+from mirage.api.access.watchedfile import ReloadedFile
 from mirage.api.conventions.problems import BadDocument
-from mirage.api.documents.changes import read_changes
-from mirage.api.documents.definition import read_chain
 from mirage.api.listening import Listening
+from mirage.api.routes.chaindefinition import read_chain, read_changes
+from mirage.api.routes.pages import read_cursor, read_number, spell_cursor
 from mirage.domain.errors import MirageError
 
 ADA = Caller("ada", Scope.OPERATE)
 SECRET = bytes(range(32))
 NOW = 1_900_000_000
 CLAIMS = {"exp": NOW, "iat": 1_700_000_000, "sun": "ada", "aud": "mirage-session", "sub": "ada", "jti": "x"}
-SESSIONS = Sessions(SECRET, 3_600, lambda: NOW - 60)
+SESSIONS = SessionCookies(SECRET, 3_600, lambda: NOW - 60)
 
 
 def key_file(content: bytes) -> Path:
@@ -96,7 +94,7 @@ def changes(document: Any) -> None:
 
 
 def policy(path: Path) -> None:
-    WatchedFile(path, "api.policy", Policy.read).value.scope_of("ada", lambda name: frozenset({"users"}))
+    ReloadedFile(path, "api.policy", AccessPolicy.read).value.scope_of("ada", lambda name: frozenset({"users"}))
 
 
 def keys(path: Path) -> None:

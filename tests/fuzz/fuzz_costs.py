@@ -9,15 +9,20 @@ from typing import TYPE_CHECKING
 from fuzzing import Beside, Target
 
 from mirage.allocation.inference.costs import arrays
+from mirage.allocation.inference.costs.arrays import LayerShape, network, read_network
 from mirage.allocation.inference.costs.building import KeptCosts
 from mirage.allocation.inference.costs.costmodel import LayerCost
-from mirage.allocation.inference.costs.energymeter import PackageMeter
-from mirage.allocation.inference.costs.layers import Shape, network, read_network
-from mirage.allocation.inference.costs.manifest import Manifest, UnitSource, manifest_path, write_manifest
-from mirage.allocation.inference.costs.realunits import parse_unit
-from mirage.allocation.inference.costs.tables import cost_manifest, cost_table
-from mirage.allocation.inference.workload.arrivals import read_trace
-from mirage.allocation.inference.workload.scenariofile import find_scenario
+from mirage.allocation.inference.costs.profiling import PackageMeter, parse_unit
+from mirage.allocation.inference.costs.tables import (
+    CostManifest,
+    UnitSource,
+    cost_manifest,
+    cost_table,
+    manifest_path,
+    write_manifest,
+)
+from mirage.allocation.inference.workload.scenario import find_scenario
+from mirage.allocation.inference.workload.stage import read_trace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,7 +62,7 @@ deadlines = { unet = "none" }
 share = 2.0
 """
 TRACE = b"time,tenant,model\n0.5,a,unet\n0.25,b,bert\n"
-SHAPE = Shape(1, 64, 3, 112, 112, 7, 7, 2)
+SHAPE = LayerShape(1, 64, 3, 112, 112, 7, 7, 2)
 COST = LayerCost(1000.0, 900.0, 5e6, 4096.0)
 ARRAY = arrays.array(arrays.array_names()[0])
 
@@ -79,7 +84,7 @@ def manifest_of(folder: Path) -> bytes:
     table = folder / "t.csv"
     table.write_bytes(TABLE)
     units = {"fast": UnitSource(source="measured", clock_hz=1e9), "slow": UnitSource(source="guessed")}
-    write_manifest(Manifest(made_by="me", models={"bert": "BERT"}, units=units), table)
+    write_manifest(CostManifest(made_by="me", models={"bert": "BERT"}, units=units), table)
     return manifest_path(table).read_bytes()
 
 

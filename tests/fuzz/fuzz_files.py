@@ -13,13 +13,13 @@ from pyarrow import parquet
 from recorded import printed
 
 from mirage.config.loading import load_config
-from mirage.control.wallclock import read_clock
-from mirage.provisioner.aims import parse_aim
+from mirage.control.clocks import read_clock
+from mirage.provisioner.objectives import parse_objective
 from mirage.simulator.configuration.clusterfile import load_cluster, parse_cluster
 from mirage.simulator.configuration.slurmconf import read_slurm_conf
-from mirage.trace.faults import Strictness
 from mirage.trace.generator.model import load_model
 from mirage.trace.readers import import_bytes
+from mirage.trace.result import Strictness
 
 PRESETS = files("mirage.simulator.configuration") / "presets"
 MODELS = files("mirage.trace") / "presets"
@@ -125,5 +125,5 @@ TARGETS = (
         (b'{"t0": 1700000000.5, "rate": 60}',),
         names="clock.json",
     ),
-    Target("aim", parse_aim, ("cheapest", "no-interruption=90%", "overlap=30m")),
+    Target("aim", parse_objective, ("cheapest", "no-interruption=90%", "overlap=30m")),
 )

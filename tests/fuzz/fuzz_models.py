@@ -14,22 +14,29 @@ import numpy as np
 from fuzzing import Beside, Target
 from onnx import TensorProto, helper
 
-from mirage.allocation.ddl.das.artifact import ORDERING, PLACEMENT, Process, read_artifact
-from mirage.allocation.ddl.das.artifact import Manifest as DasManifest
+from mirage.allocation.ddl.das.policies import ORDERING, PLACEMENT, Process, read_artifact
+from mirage.allocation.ddl.das.policies import ModelManifest as DasManifest
 from mirage.allocation.graph import Graph
-from mirage.allocation.inference.relmas.artifact import ACTOR, Matching, read_agent
-from mirage.allocation.inference.relmas.artifact import Manifest as AgentManifest
+from mirage.allocation.inference.relmas import ACTOR, Matching, read_agent
+from mirage.allocation.inference.relmas import ModelManifest as AgentManifest
 from mirage.artifact import MANIFEST, digests_of, manifest_text
 from mirage.features.schema import schema
 from mirage.features.table import Origin
-from mirage.modelgraph.external import refuse_external
-from mirage.modelgraph.wire import BadGraph
-from mirage.predictors.artifacts.answers import WaitDistribution, WaitQuantiles
-from mirage.predictors.artifacts.manifest import MODEL, RANGES, ClusterMark, Manifest, TrainingMark
-from mirage.predictors.artifacts.predictor import load_artifact
-from mirage.predictors.artifacts.ranges import FeatureRanges
-from mirage.predictors.artifacts.shelf import CURRENT, Shelf, promoted
-from mirage.predictors.artifacts.trees import Tree, trees_graph
+from mirage.modelgraph.checking import refuse_external
+from mirage.modelgraph.reading import BadGraph
+from mirage.predictors.model_manifest import (
+    MODEL,
+    RANGES,
+    ClusterMark,
+    ModelManifest,
+    TrainingMark,
+    WaitDistribution,
+    WaitQuantiles,
+)
+from mirage.predictors.model_ranges import FeatureRanges
+from mirage.predictors.model_registry import CURRENT, ModelRegistry, promoted
+from mirage.predictors.onnx_predictor import load_artifact
+from mirage.predictors.tree_graphs import Tree, trees_graph
 from mirage.training import chunks
 
 if TYPE_CHECKING:
@@ -52,7 +59,7 @@ NETWORK = helper.make_model(
 ).SerializeToString()
 RANGE = FeatureRanges(*((float(place),) * SCHEMA.size for place in range(5)), (1.0 / SCHEMA.size,) * SCHEMA.size)
 PREDICTOR = {MODEL: GRAPH, RANGES: RANGE.text().encode()}
-KNOWN = Manifest(
+KNOWN = ModelManifest(
     plugin="random-forest",
     plugin_version="1",
     schema=SCHEMA.name,
@@ -99,7 +106,7 @@ def listed(name: str) -> Callable[[bytes], object]:
 
 
 def shelf(folder: Path) -> None:
-    Shelf(folder).versions()
+    ModelRegistry(folder).versions()
     promoted(folder / "random-forest")
 
 
@@ -111,7 +118,7 @@ SHELF = {f"random-forest/{'0' * 12}/{name}": content for name, content in PREDIC
 SHELF[f"random-forest/{'0' * 12}/{MANIFEST}"] = told(asdict(KNOWN))
 
 ORIGIN = Origin("mini", "f" * 64, "trace", "e" * 64, 5_000, 0, 3_600, 1_800, 600)
-TABLE = chunks.Manifest(SCHEMA.name, SCHEMA.hash, ORIGIN, (1,), 3_600, "p", 1)
+TABLE = chunks.TableManifest(SCHEMA.name, SCHEMA.hash, ORIGIN, (1,), 3_600, "p", 1)
 TABLED = asdict(TABLE)
 
 

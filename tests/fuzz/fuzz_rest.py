@@ -9,13 +9,12 @@ from typing import Any
 from fuzzing import Target
 from recorded import rest
 
-from mirage.backends.restclient import Address, Answer, _parsed
+from mirage.backends.restclient import RestAddress, RestResponse, _parsed
 from mirage.slurm.rest import versions
-from mirage.slurm.rest.faults import Faults
+from mirage.slurm.rest.answers import RestErrors
 from mirage.slurm.rest.history import read_history, read_past_links, read_past_runs
-from mirage.slurm.rest.lifting import Kind, lift, with_partitions
-from mirage.slurm.rest.nodes import read_partitions
-from mirage.slurm.rest.queue import read_queue
+from mirage.slurm.rest.queue import read_partitions, read_queue
+from mirage.slurm.rest.versions import Kind, lift, with_partitions
 
 Document = dict[str, Any]
 
@@ -51,8 +50,8 @@ def partitions(version: int, document: Any) -> None:
 
 
 def errors(document: Any) -> None:
-    answer = Answer(400, document if isinstance(document, dict) else {})
-    found = Faults.read(answer.errors)
+    answer = RestResponse(400, document if isinstance(document, dict) else {})
+    found = RestErrors.read(answer.errors)
     str(found.line), found.of_submission("submit"), found.of_act("cancel 1"), found.found_nothing
     str(answer.unknown_path), str(found.already_ended)
 
@@ -83,7 +82,7 @@ TARGETS = (
     ),
     Target(
         "address of slurmrestd",
-        Address.parse,
+        RestAddress.parse,
         ("http://head:6820", "https://head/proxy", "unix:/run/slurmrestd.sock", "http://[::1]:80"),
     ),
 )

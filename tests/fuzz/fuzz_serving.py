@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Any
 from fuzzing import Beside, Target
 from own_gateway import BESIDE, CHAT, CONFIG, KEYS, SCALE, TENSOR, OwnGateway, own_gateway, turn
 
-from mirage.allocation.inference.serving.addressbook import StateFolder
+from mirage.allocation.inference.serving.addressbook import GatewayStateFolder
+from mirage.allocation.inference.serving.admission import BudgetReservation, MemoryBudget, RequestRefused
 from mirage.allocation.inference.serving.configfile import read_config
-from mirage.allocation.inference.serving.desk import Wish
-from mirage.allocation.inference.serving.frames import Assembler, BadFrame, frame, receive
-from mirage.allocation.inference.serving.loading import LoadPlan, NoTarget, drive
-from mirage.allocation.inference.serving.memorybudget import MemoryBudget, Reservation
+from mirage.allocation.inference.serving.load_client import LoadPlan, NoTarget, drive
 from mirage.allocation.inference.serving.openinference import read_request
-from mirage.allocation.inference.serving.refusals import Refusal
-from mirage.allocation.inference.serving.upstream import CutOff, Inquiry, Unreachable, Upstream
+from mirage.allocation.inference.serving.request_queue import ArrivedRequest
+from mirage.allocation.inference.serving.upstream import CutOff, Unreachable, Upstream, UpstreamRequest
+from mirage.allocation.inference.serving.worker_connections import Assembler, BadFrame, frame, receive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -72,8 +71,8 @@ async def frames(own: OwnGateway, headers: Any) -> None:
     """From a worker that has proved itself, about a request that it was given."""
     worker, link = await own.worker("cpu", {"scale": SCALE})
     waiting: asyncio.Future[Any] = own.loop.create_future()
-    memory = Reservation(MemoryBudget(16 << 20), 0)
-    wish = Wish(0, 0, own.loop.time() + 10, 1.0)
+    memory = BudgetReservation(MemoryBudget(16 << 20), 0)
+    wish = ArrivedRequest(0, 0, own.loop.time() + 10, 1.0)
     exchange = own.gateway.ask(wish, {"model": "scale"}, [], waiting, memory)
     await turn()
     for header in headers if isinstance(headers, list) else [headers]:
@@ -143,7 +142,7 @@ async def answered(sent: bytes, ask: Callable[[str], Coroutine[Any, Any, None]])
 async def upstream(url: str) -> None:
     server = Upstream(url)
     with suppress(Unreachable, CutOff):
-        reply = await server.ask(Inquiry("GET", "/v2", [], b""))
+        reply = await server.ask(UpstreamRequest("GET", "/v2", [], b""))
         try:
             b"".join([part async for part in reply.content])
         finally:
@@ -166,7 +165,7 @@ def request(body: bytes) -> None:
 
 
 def state(folder: Path) -> None:
-    found = StateFolder(folder)
+    found = GatewayStateFolder(folder)
     address, learnt = found.read_address(), found.read_learnt()
     assert address is None or isinstance(address.url, str)
     assert all(seconds > 0 for of in learnt.values() for seconds in of.values())
@@ -223,7 +222,7 @@ TARGETS = (
         "request for tensors",
         request,
         (json.dumps(TENSOR).encode(),),
-        (Refusal,),
+        (RequestRefused,),
     ),
     Target(
         "answer of another gateway",

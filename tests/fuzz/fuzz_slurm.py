@@ -7,31 +7,25 @@ from functools import partial
 from fuzzing import Target
 from recorded import MARK, marked, printed
 
-from mirage.backends.controllertime import read_controller_time
-from mirage.daemon.doctor import reading
+from mirage.backends.cluster_queries import read_controller_time
+from mirage.daemon.doctor import finding
 from mirage.simulator.configuration.accountdump import parse_associations, parse_qos
 from mirage.slurm import (
     accounting,
     batchscript,
-    begintime,
     conf,
-    configtext,
-    defaultlimit,
     duration,
-    exitstatus,
     hostlist,
-    jobhistory,
-    jobid,
-    nodetext,
+    job_state,
+    node_text,
+    option_values,
     queuetext,
-    reservationtext,
     sbatch,
-    sharetext,
-    state,
+    shares_and_partitions,
     tres,
 )
+from mirage.slurm.conf import read_version
 from mirage.slurm.jobrequest import Sources, Surroundings, read_request
-from mirage.slurm.release import read_version
 from mirage.slurm.rest.options import read_script
 from mirage.slurm.rows import CELL
 from mirage.slurm.sbatchoptions import SBATCH, Word, given_by_environment
@@ -96,7 +90,7 @@ TARGETS = (
         lambda text: queuetext.read_queue(text, MARK, columns=False),
         marked("squeue.mirage.epoch", 8),
     ),
-    Target("sinfo", partial(nodetext.read_partitions, mark=MARK), marked("sinfo.mirage", 20)),
+    Target("sinfo", partial(node_text.read_partitions, mark=MARK), marked("sinfo.mirage", 20)),
     Target("sacct, fates", partial(accounting.read_runs, mark=MARK), marked("sacct.mirage-fate.epoch", 8, CELL)),
     Target(
         "sacct, past links",
@@ -105,25 +99,27 @@ TARGETS = (
     ),
     Target(
         "sacct, history",
-        partial(jobhistory.read_history, mark=MARK),
+        partial(accounting.read_history, mark=MARK),
         marked("sacct.mirage-history.epoch", 8, CELL),
     ),
     Target("array of a pending job", queuetext.count_tasks, ("123_[5-9,12%2]", "123_[1-9:2]", "123", "1_[1,...]")),
-    Target("reservations", reservationtext.read_reservations, printed("scontrol.reservations.epoch")),
-    Target("partitions' nodes", reservationtext.read_partition_nodes, printed("scontrol.partitions-oneline")),
+    Target("reservations", shares_and_partitions.read_reservations, printed("scontrol.reservations.epoch")),
+    Target(
+        "partitions' nodes", shares_and_partitions.read_partition_nodes, printed("scontrol.partitions-oneline")
+    ),
     Target(
         "partition's default limit",
-        lambda text: defaultlimit.read_default_limit(text, ""),
+        lambda text: shares_and_partitions.read_default_limit(text, ""),
         printed("scontrol.partitions-oneline"),
     ),
     Target(
         "fair shares",
-        sharetext.read_shares,
+        shares_and_partitions.read_shares,
         ("Account|User|RawShares|FairShare\nroot||1|0.5\nphysics|ada|1|0.25\n",),
     ),
     Target(
         "default accounts",
-        sharetext.read_default_accounts,
+        shares_and_partitions.read_default_accounts,
         ("User|Def Acct|Admin\nada|physics|None\nbob|maths|None\n",),
     ),
     Target(
@@ -144,10 +140,10 @@ TARGETS = (
         ),
         names="qos.txt",
     ),
-    Target("scontrol show config", configtext.read_settings, printed("scontrol.config")),
-    Target("doctor: settings", reading.read_settings, printed("scontrol.config")),
-    Target("doctor: partitions", reading.read_partitions, printed("scontrol.partitions-oneline")),
-    Target("doctor: tables", reading.read_table, printed("sacctmgr.users")),
+    Target("scontrol show config", conf.read_settings, printed("scontrol.config")),
+    Target("doctor: settings", finding.read_settings, printed("scontrol.config")),
+    Target("doctor: partitions", finding.read_partitions, printed("scontrol.partitions-oneline")),
+    Target("doctor: tables", finding.read_table, printed("sacctmgr.users")),
     Target("doctor: clock", read_controller_time, printed("sdiag")),
     Target("doctor: version", read_version, printed("scontrol.version")),
     Target("slurm.conf, syntax", lambda text: conf.parse(text, "slurm.conf"), (SLURM_CONF,), names="slurm.conf"),
@@ -176,7 +172,7 @@ TARGETS = (
     ),
     Target(
         "begin time",
-        lambda text: begintime.parse_begin(text, NOW),
+        lambda text: option_values.parse_begin(text, NOW),
         ("now+2hours", "2026-12-24T18:00", "16:30", "tomorrow", "noon", "uts1700000000"),
     ),
     Target("time", duration.parse, LIMITS[:6]),
@@ -184,11 +180,11 @@ TARGETS = (
     Target("duration", duration.parse_human, ("48h", "1d12h", "1.5 h", "90s", "2-00:00:00")),
     Target("host list", hostlist.expand, HOSTS),
     Target("host names", lambda text: hostlist.fold(text.split(" ")), ("n1 n2 n3 gpu-07 gpu-08",)),
-    Target("job id", jobid.expand_job_ids, ("123", "123_4", "123+1", "123_[5-9,12%2]", "123_[1,...]")),
-    Target("step", jobid.is_step, ("123.batch", "123_4.0")),
-    Target("exit code", jobid.parse_exit_code, ("0:15", "1:0", "3", "")),
-    Target("wait status", exitstatus.exit_code_of_status, ("768", "15", "0")),
-    Target("job state", state.parse_state, ("COMPLETED", "CANCELLED by 1000", "OUT_OF_ME+", "CA")),
+    Target("job id", job_state.expand_job_ids, ("123", "123_4", "123+1", "123_[5-9,12%2]", "123_[1,...]")),
+    Target("step", job_state.is_step, ("123.batch", "123_4.0")),
+    Target("exit code", job_state.parse_exit_code, ("0:15", "1:0", "3", "")),
+    Target("wait status", job_state.exit_code_of_status, ("768", "15", "0")),
+    Target("job state", job_state.parse_state, ("COMPLETED", "CANCELLED by 1000", "OUT_OF_ME+", "CA")),
     Target("TRES", tres.parse_tres, ("cpu=4,mem=10G,node=1,billing=4,gres/gpu:a100=4", "")),
     Target("GRES", tres.parse_gres, ("gpu:a100:4", "gres:gpu:2", "npu:3(S:0-1),gpu", "gres/gpu=2")),
     Target("memory", tres.memory_mb, ("10G", "512K", "1.50T", "4000")),

@@ -23,16 +23,13 @@ from mirage.domain.journal import Entry, EntryKind
 from mirage.domain.lease import VACANT, Lease
 from mirage.domain.link import Link, LinkState
 from mirage.domain.snapshot import JobColumns, PartitionState, Snapshot
-from mirage.store.answers import StoredAnswer
-from mirage.store.audit import AuditEntry
+from mirage.store.access import AuditEntry, StoredAnswer, StoredToken
 from mirage.store.chains import SqlChainStore
-from mirage.store.columnar import packed, unpacked
 from mirage.store.leases import SqlLeases
 from mirage.store.opening import Store, open_store
-from mirage.store.outbox import Outbox
-from mirage.store.tokens import StoredToken
-from mirage.store.waithistory import SqlWaitHistory
-from mirage.store.waits import StartedJobs
+from mirage.store.snapshots import packed, unpacked
+from mirage.store.waits import SqlWaitHistory, StartedJobs
+from mirage.store.write_buffer import WriteBuffer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,7 +113,7 @@ def changed(table: str, read: Callable[[Store], object]) -> Target:
 
 def chains(kept: Store) -> None:
     """As a daemon that starts reads them."""
-    found = SqlChainStore(kept.database, Outbox(kept.database), kept.journal).load()
+    found = SqlChainStore(kept.database, WriteBuffer(kept.database), kept.journal).load()
     assert all(record.chain.chain_id for record in found)
 
 

@@ -11,13 +11,12 @@ import pyarrow
 from fuzzing import Beside, Target
 from pyarrow import parquet
 
-from mirage.allocation.ddl.formats.deepshare import read_deepshare, read_samples
-from mirage.allocation.ddl.formats.pools import parse_pool
-from mirage.allocation.ddl.formats.readers import TaskFormat, TaskSource, read_source, read_speeds
-from mirage.allocation.engine.demands import given_speeds
-from mirage.allocation.engine.entries import Ended, PoolSeen, Result, SpeedSeen, Starting, spell
+from mirage.allocation.ddl.formats.readers import TaskFormat, TaskSource, parse_pool, read_source, read_speeds
+from mirage.allocation.ddl.formats.speeds import read_deepshare, read_samples
+from mirage.allocation.engine.allocation_table import given_speeds
+from mirage.allocation.engine.entries import AttemptResult, Ended, PoolSeen, SpeedSeen, Starting, spell
 from mirage.allocation.engine.journal import JournalReader, StateFolder
-from mirage.allocation.engine.progress import NoReport, read_report
+from mirage.allocation.engine.task_interface import NoReport, read_report
 from mirage.allocation.engine.taskfile import read_plan
 
 if TYPE_CHECKING:
@@ -146,7 +145,7 @@ ENTRIES = "".join(
         PoolSeen(1.0, None, {"n1": [(0, "gpu:a100"), (1, "gpu:a100")]}),
         Starting(2.0, "train", 1, {"n1": [0, 1]}, 1.0),
         SpeedSeen(3.0, "train", 1, ("bert", 2, 1, "gpu"), [("gpt2", 1, 1, "gpu")], 60.0, 1000.0),
-        Ended(4.0, "train", 1, Result.FAILED, 1, "exit code 1", 2.0),
+        Ended(4.0, "train", 1, AttemptResult.FAILED, 1, "exit code 1", 2.0),
     )
 )
 

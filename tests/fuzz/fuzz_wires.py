@@ -11,27 +11,27 @@ from typing import TYPE_CHECKING, Any
 from fuzzing import Beside, Target
 from recorded import printed
 
-from mirage.allocation.inference.serving.listenaddress import address_of
-from mirage.api.taskstate.reading import read_state
-from mirage.backends.acting.orders import Answer, Order, Verdict
-from mirage.backends.filecheck import Viewer
-from mirage.bench.fidelity.recording import read_recording
+from mirage.allocation.inference.serving.plan import address_of
+from mirage.api.taskfiles import read_state
+from mirage.backends.agent_requests import AgentRequest, AgentResponse, Verdict
+from mirage.backends.file_check import Viewer
+from mirage.bench.recordings import read_recording
 from mirage.cli.arguments import numbers, parse_instant
+from mirage.cli.chain_request import read_command_line
 from mirage.cli.chainoptions import chain_document
-from mirage.cli.plan import read_command_line
 from mirage.client.address import Address
+from mirage.client.client import read_events
 from mirage.client.documents import Chain
 from mirage.client.errors import ClientError
-from mirage.client.events import read_events
-from mirage.client.reading import read
+from mirage.client.records import read
 from mirage.client.transport import Transport
-from mirage.control.wallclock import read_clock
-from mirage.daemon.doctor.controller import look_at_settings
-from mirage.daemon.doctor.reading import read_settings
-from mirage.daemon.heartbeat import read_beat
+from mirage.control.clocks import read_clock
+from mirage.daemon.doctor.finding import read_settings
+from mirage.daemon.doctor.slurm_settings import check_settings
+from mirage.daemon.state_directory import read_beat
 from mirage.domain.chain import Steering
 from mirage.domain.job import JobId, JobRequest
-from mirage.notifications.webhook import Webhook
+from mirage.notifications.channels import Webhook
 from mirage.slurm.duration import parse_fine
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 RECORDINGS = Path(__file__).resolve().parents[1] / "simulator" / "recordings"
 RECORDING = json.loads(gzip.decompress((RECORDINGS / "nice.json.gz").read_bytes()))
-ORDER = Order("o1", "ada", 1_700_000_000, submit=JobRequest("svc", "#!/bin/sh\nsrun x\n", 3_600))
-ANSWER = Answer(Verdict.REJECTED, JobId(7), "no", "sbatch: error: no")
+ORDER = AgentRequest("o1", "ada", 1_700_000_000, submit=JobRequest("svc", "#!/bin/sh\nsrun x\n", 3_600))
+ANSWER = AgentResponse(Verdict.REJECTED, JobId(7), "no", "sbatch: error: no")
 CHAIN = {
     "id": "svc", "name": "svc", "owner": "ada", "status": "active", "reason": "",
     "links": [{"index": 1, "state": "running", "job_id": "7", "start": "2026-01-01T00:00:00Z"}],
@@ -72,7 +72,7 @@ def recording(document: Any) -> None:
 
 
 def settings(text: str) -> None:
-    list(look_at_settings(read_settings(text), "slurm 24.11.5", 60, Steering.HOLD))
+    list(check_settings(read_settings(text), "slurm 24.11.5", 60, Steering.HOLD))
 
 
 def words(line: str) -> None:
@@ -89,9 +89,9 @@ def webhook(path: Path) -> None:
 
 
 TARGETS = (
-    Target("order", Order.from_text, (ORDER.to_text(),)),
-    Target("answer to an order", lambda it: Answer.from_text(it, 2), (ANSWER.to_text(),)),
-    Target("order, changed", lambda it: Order.from_text(json.dumps(it)), (json.loads(ORDER.to_text()),)),
+    Target("order", AgentRequest.from_text, (ORDER.to_text(),)),
+    Target("answer to an order", lambda it: AgentResponse.from_text(it, 2), (ANSWER.to_text(),)),
+    Target("order, changed", lambda it: AgentRequest.from_text(json.dumps(it)), (json.loads(ORDER.to_text()),)),
     Target("client: body", answered, (b'{"detail": "no"}', b"[1, 2]"), (ClientError,)),
     Target(
         "client: events",

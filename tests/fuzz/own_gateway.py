@@ -13,27 +13,22 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mirage.allocation.inference.serving import proof
+from mirage.allocation.inference.serving import addressbook
+from mirage.allocation.inference.serving.admission import Admission, MemoryBudget
 from mirage.allocation.inference.serving.app import App
 from mirage.allocation.inference.serving.configfile import read_config
-from mirage.allocation.inference.serving.desk import Desk
-from mirage.allocation.inference.serving.doors import Doors
-from mirage.allocation.inference.serving.firstcome import first_come
-from mirage.allocation.inference.serving.frames import Assembler, frame
-from mirage.allocation.inference.serving.gateway import Gateway
-from mirage.allocation.inference.serving.httpserver import Listening, make_server
-from mirage.allocation.inference.serving.jsonthread import JsonThread
-from mirage.allocation.inference.serving.links import Gate
-from mirage.allocation.inference.serving.memorybudget import MemoryBudget
+from mirage.allocation.inference.serving.gateway import Gateway, first_come
+from mirage.allocation.inference.serving.httpserver import HttpListenAddress, make_server
 from mirage.allocation.inference.serving.meters import ServingMeters
+from mirage.allocation.inference.serving.request_queue import RequestQueue
 from mirage.allocation.inference.serving.seating import estimates_of, seats_of, system_of
-from mirage.allocation.inference.serving.service import Identity, Service
+from mirage.allocation.inference.serving.service import GatewayIdentity, GatewayService, JsonThread, Tenants
 from mirage.allocation.inference.serving.shortcut import Shortcut
-from mirage.allocation.inference.serving.tenants import Tenants
+from mirage.allocation.inference.serving.worker_connections import Assembler, WorkerListener, frame
 
 if TYPE_CHECKING:
-    from mirage.allocation.inference.serving.links import Link
-    from mirage.domain.units import Dispatch, SystemView
+    from mirage.allocation.inference.serving.worker_connections import WorkerConnection
+    from mirage.domain.inference import Dispatch, SystemView
 
 KEYS = {name: f"{name}-key-0123456789" for name in ("alice", "bob", "operator")}
 
@@ -131,23 +126,23 @@ class OwnGateway:
 
     async def _open(self) -> None:
         plan, clock = self.plan, time.monotonic
-        desk = Desk(system_of(plan), estimates_of(plan, {}), len(plan.tenants), 100, 30.0)
+        desk = RequestQueue(system_of(plan), estimates_of(plan, {}), len(plan.tenants), 100, 30.0)
         meters = ServingMeters([t.name for t in plan.tenants], [m.name for m in plan.models])
         self.gateway = Gateway(plan, desk, FirstCome(), meters)
         tenants = Tenants(plan.tenants, plan.gateway.operators, clock())
-        self.service = Service(
+        self.service = GatewayService(
             plan,
             self.gateway,
             tenants,
-            Doors(clock),
+            Admission(clock),
             clock,
             MemoryBudget(16 << 20),
             JsonThread(),
-            Identity("t", "u"),
+            GatewayIdentity("t", "u"),
         )
-        self.server = make_server(App(self.service), Listening("127.0.0.1", 0), Shortcut)
+        self.server = make_server(App(self.service), HttpListenAddress("127.0.0.1", 0), Shortcut)
         self.seats = {seat.name: seat for seat in seats_of(plan, ("n0",), "n0")}
-        self.gate = Gate()
+        self.gate = WorkerListener()
         await self.gate.open("127.0.0.1", "127.0.0.1")
 
     def check(self) -> None:
@@ -160,7 +155,7 @@ class OwnGateway:
         host, _, port = self.gate.address.partition(":")
         return Worker(*await asyncio.open_connection(host, int(port)))
 
-    async def worker(self, seat: str, models: dict[str, Any]) -> tuple[Worker, Link]:
+    async def worker(self, seat: str, models: dict[str, Any]) -> tuple[Worker, WorkerConnection]:
         """One that has greeted and is ready. Raises ``BadFrame``, and ``EOFError`` where it is cut off."""
         worker = await self.connect()
         try:
@@ -171,11 +166,11 @@ class OwnGateway:
             raise
         return worker, link
 
-    async def _greeted(self, worker: Worker, seat: str, models: dict[str, Any]) -> Link:
-        secret = proof.fresh()
+    async def _greeted(self, worker: Worker, seat: str, models: dict[str, Any]) -> WorkerConnection:
+        secret = addressbook.fresh()
         expected = self.gate.expect(seat, secret, {})
         challenge = await worker.hear()
-        proven = proof.prove(secret, "worker", challenge["challenge"])
+        proven = addressbook.prove(secret, "worker", challenge["challenge"])
         worker.say({"unit": seat, "proof": proven, "challenge": "x"})
         await worker.hear()
         worker.say({"ready": models})

@@ -27,36 +27,34 @@ PARSING = {
 
 ELSEWHERE = {
     "mirage.bench.predictors": "a benchmark's look at manifests, which their own reader reads again",
-    "mirage.client.listener": "the kernel's credentials of a socket, of one size",
-    "mirage.client.portlisteners": "an address of four or sixteen bytes, made here",
+    "mirage.client.listener": "the kernel's credentials of a socket, and an address made here, both of known size",
     "mirage.daemon.doctor.credentials": "addresses of the administrator's configuration, checked as it was read",
     "mirage.allocation.inference.costs.costmodel": "the YAML of arrays that come with Mirage",
     "mirage.allocation.inference.costs.profiling": "measures its caller's models in a process of its own",
     "mirage.allocation.inference.serving.networks": "in a worker, which ends alone",
-    "mirage.api.access.gate": "the header Origin: tests/api/test_attacks.py sends it hostile input",
-    "mirage.api.access.peer": "the kernel's own structure",
-    "mirage.api.documents.predictors": "the result of a shadow replay that this daemon computed",
-    "mirage.api.routes.metrics": "the header Host: tests/api/test_telemetry_api.py sends it hostile input",
-    "mirage.api.web.inquiry": "what this interface itself answered a moment before",
-    "mirage.api.web.views.replays": "the same",
-    "mirage.api.web.wording": "the same",
-    "mirage.backends.posixacl": "the kernel's own structure, which it checks as it is set",
+    "mirage.api.access.authentication": "the header Origin: tests/api/test_attacks.py sends it hostile input",
+    "mirage.api.access.protocol": "the kernel's own structure",
+    "mirage.api.routes.predictors": "the result of a shadow replay that this daemon computed",
+    "mirage.api.routes.monitoring": "the header Host: tests/api/test_telemetry_api.py sends it hostile input",
+    "mirage.api.web.internal_client": "what this interface itself answered a moment before",
+    "mirage.api.web.replaypages": "the same",
+    "mirage.api.web.timeaxis": "the same",
+    "mirage.backends.file_check": "the kernel's own structure, which it checks as it is set",
     "mirage.bench.api": "a benchmark's own processes",
     "mirage.bench.daemon": "a benchmark's own configuration",
-    "mirage.bench.muri": "a benchmark on files that its user names",
-    "mirage.bench.peer": "a benchmark's own program",
-    "mirage.bench.peers.program": "a benchmark's own program",
+    "mirage.bench.references": "a benchmark's own programs, on files that its user names",
+    "mirage.bench.peers": "a benchmark's own program",
     "mirage.cli.agent": "turns an answer that was just made into a document",
-    "mirage.cli.instants": "times of the daemon's answers, after mirage.client has read them",
+    "mirage.cli.tables": "times of the daemon's answers, after mirage.client has read them",
     "mirage.daemon.doctor.account": "findings of its own child process; what is no finding is a failed check",
     "mirage.daemon.history": "its own marker; what is wrong with it counts as nothing imported",
     "mirage.daemon.proof": "the report of its own child process: tests/daemon/test_proof.py sends it what is none",
     "mirage.daemon.training": "its own marker; what is wrong with it counts as never trained",
     "mirage.replay.runs": "its own directory; what is wrong there is passed over",
-    "mirage.training.evaluation.models": "its own directory of results",
+    "mirage.training.evaluation.results": "its own directory of results",
     "mirage.store.migrations.versions.scripts": "what an earlier daemon stored: tests/store/test_store_scripts.py",
-    "mirage.training.export": "a graph that was made a moment before",
-    "mirage_encoders.export": "a graph that was made a moment before",
+    "mirage.training.checkpoint": "a graph that was made a moment before",
+    "mirage_encoders.trainer": "a graph that was made a moment before",
     "mirage_xgboost.training": "a booster that was trained a moment before",
 }
 """Modules none of whose readers are fuzzed, and why not. A reason that is no longer needed fails as well."""
@@ -149,7 +147,7 @@ def test_every_reader_is_fuzzed_or_has_a_reason() -> None:
 
 def test_json_and_toml_are_read_at_one_place() -> None:
     """Elsewhere a document that is nested too deeply would go past ``except ValueError``."""
-    own = {"mirage.documenttext", "mirage.client.transport", "mirage.client.events", "mirage.bench.peer"}
+    own = {"mirage.documentreading", "mirage.client.transport", "mirage.client.client", "mirage.bench.references"}
     own |= {"mirage.cli.agent", "mirage_xgboost.training"}
     direct = {each.module for each in _readers() if each.call.startswith(("json.load", "tomllib.load"))}
-    assert direct <= own, f"use mirage.documenttext: {direct - own}"
+    assert direct <= own, f"use mirage.documentreading: {direct - own}"

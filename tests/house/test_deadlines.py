@@ -8,16 +8,16 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 ELSEWHERE = {
     "mirage.client.listener": "a datagram socket that sends nothing: its address is all that is asked for",
-    "mirage.allocation.inference.serving.askers": "measures a gateway, each request with its own timeout",
+    "mirage.allocation.inference.serving.load_client": "measures a gateway, each request with its own timeout",
     "mirage.allocation.inference.serving.serverwatch": "the gateway ends a worker whose answer takes too long",
     "mirage.allocation.inference.serving.upstream": "a deadline for each exchange, by asyncio",
     "mirage.allocation.inference.serving.worker": "the connection of a worker's life, to its own gateway",
-    "mirage.bench.load": "measures a daemon that it has started itself",
+    "mirage.bench.api": "measures a daemon that it has started itself",
     "mirage.daemon.doctor.account": "connects to a socket of this machine and says nothing",
     "mirage.daemon.doctor.machine": "connects to a socket of this machine and says nothing",
     "mirage.api.server": "connects to a socket of this machine and says nothing",
     "mirage.client.deadline": "this is where the deadlines are",
-    "mirage.notifications.webhook": "by connections of mirage.client.boundedconnection",
+    "mirage.notifications.channels": "by connections of mirage.client.deadline",
 }
 """Modules that connect in another way, and why they may. A reason that is not needed any more fails, too."""
 
@@ -42,5 +42,5 @@ def test_connections_have_a_deadline_for_the_whole_exchange() -> None:
         for file in sorted((ROOT / "mirage").rglob("*.py"))
         if any(map(_opens, ast.walk(ast.parse(file.read_bytes()))))
     }
-    assert found - ELSEWHERE.keys() == set(), "use mirage.client.boundedconnection or TimedSocket"
+    assert found - ELSEWHERE.keys() == set(), "use mirage.client.deadline or TimedSocket"
     assert ELSEWHERE.keys() - found == set(), "these need no reason any more"

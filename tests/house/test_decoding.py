@@ -1,4 +1,4 @@
-"""Bytes of Slurm and of users' processes become text at one place, which cannot fail: ``documenttext``."""
+"""Bytes of Slurm and of users' processes become text at one place, which cannot fail: ``documentreading``."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("backends", "slurm")
 ELSEWHERE = {
-    "mirage.backends.acting.helpergroups": "the kernel's own file about this process; never fails",
-    "mirage.backends.acting.wire": "one user's helper or agent answers; what is no JSON fails that act alone",
+    "mirage.backends.sudo": "the kernel's own file about this process; never fails",
+    "mirage.backends.agent_requests": "one user's helper or agent answers; what is no JSON fails that act alone",
     "mirage.backends.background": "the log of a process that this daemon started; never fails",
-    "mirage.backends.mountprobes": "the kernel's table of mounts; never fails",
+    "mirage.backends.background_files": "the kernel's table of mounts; never fails",
     "mirage.backends.restclient": "a token, and what is shown of an answer that is no JSON; neither fails a cycle",
 }
 """Modules that decode in another way, and why they may. A reason that is not needed any more fails, too."""
@@ -39,5 +39,5 @@ def test_answers_of_slurm_are_decoded_where_it_cannot_fail() -> None:
         for file in files
         if any(map(_decodes, ast.walk(ast.parse(file.read_bytes()))))
     }
-    assert found - ELSEWHERE.keys() == set(), "use mirage.documenttext.decode_foreign or parse_foreign_json"
+    assert found - ELSEWHERE.keys() == set(), "use mirage.documentreading.decode_foreign or parse_foreign_json"
     assert ELSEWHERE.keys() - found == set(), "these need no reason any more"

@@ -1,4 +1,4 @@
-"""Files that a user names are read by ``mirage.wholefile.read_regular``: regular, bounded, without waiting."""
+"""Files that a user names are read by ``mirage.atomic_file.read_regular``: regular, bounded, without waiting."""
 
 from __future__ import annotations
 
@@ -21,21 +21,20 @@ DAEMON_SIDE = (
     ),
 )
 ELSEWHERE = {
-    "mirage.backends.acting.helpergroups": "the kernel's own file about this process",
+    "mirage.backends.sudo": "the kernel's own file about this process",
     "mirage.api.web.rendering": "a file that comes with Mirage",
     "mirage.backends.background": "the log of a process that this daemon started, in its own directory",
-    "mirage.backends.mountprobes": "the kernel's table of mounts",
+    "mirage.backends.background_files": "the kernel's table of mounts",
     "mirage.bootstrap.leadership": "the machine's own identity",
     "mirage.daemon.doctor.machine": "the kernel's own file about a process",
     "mirage.daemon.history": "its own marker, in the state directory",
     "mirage.daemon.training": "its own marker, in the state directory",
-    "mirage.predictors.artifacts.trial": "the kernel's own file about this process",
+    "mirage.predictors.model_trial": "the kernel's own file about this process",
     "mirage.replay.runs": "its own files, in the state directory",
     "mirage.simulator.configuration.clusterfile": "a preset that comes with Mirage",
     "mirage.simulator.kernel.compile": "its own source",
     "mirage.store.mounts": "the kernel's table of mounts",
-    "mirage.trace.room": "the kernel's own files about memory",
-    "mirage.trace.readers": "read by commands of a user, who may pipe; the daemon offers regular files alone",
+    "mirage.trace.readers": "the kernel, about memory; users, who may pipe: the daemon offers regular files alone",
 }
 """Modules that read files in another way, and why they may. A reason that is not needed any more fails, too."""
 
@@ -59,7 +58,7 @@ def _reads(node: ast.AST) -> bool:
 
 
 def _modules() -> dict[str, ast.Module]:
-    files = [ROOT / "mirage" / f"{name}.py" for name in ("artifact", "wholefile", "plugin")]
+    files = [ROOT / "mirage" / f"{name}.py" for name in ("artifact", "atomic_file", "plugin")]
     for package in DAEMON_SIDE:
         files += sorted((ROOT / "mirage" / package).rglob("*.py"))
     names = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in files]
@@ -68,5 +67,5 @@ def _modules() -> dict[str, ast.Module]:
 
 def test_files_that_others_name_are_read_as_regular_and_bounded_ones() -> None:
     reading = {name for name, tree in _modules().items() if any(map(_reads, ast.walk(tree)))}
-    assert reading - ELSEWHERE.keys() == set(), "use mirage.wholefile.read_regular, or give a reason"
+    assert reading - ELSEWHERE.keys() == set(), "use mirage.atomic_file.read_regular, or give a reason"
     assert ELSEWHERE.keys() - reading == set(), "these need no reason any more"

@@ -10,8 +10,8 @@ from house.sources import sources
 BORDERS = ("mirage/slurm", "mirage/backends", "mirage/store", "mirage/api", "mirage/cli", "mirage/client")
 
 UNCHECKED = {
-    "mirage/backends/acting/audit.py": "an ID that an actuator has checked",
-    "mirage/backends/acting/wire.py": "0, where there is no job",
+    "mirage/backends/wrappers.py": "an ID that an actuator has checked",
+    "mirage/backends/agent_requests.py": "0, where there is no job",
     "mirage/backends/recorded.py": "submissions that are only noted: no job has them",
 }
 

@@ -18,10 +18,10 @@ from mirage.simulator.kernel.compile import cache_folder
 ROOT = Path(__file__).resolve().parents[2]
 ELSEWHERE = {
     "mirage.backends.execution": "isolated altogether: a file of the package, without site-packages",
-    "mirage.bench.muri": "a script of a peer, which imports what lies next to it",
-    "mirage.cli.demoworld": "where this program is, for people to read",
+    "mirage.bench.references": "a script of a peer, which imports what lies next to it",
+    "mirage.cli.demo": "where this program is, for people to read",
     "mirage.ownprocess": "the place",
-    "mirage.training.workers": "asks only for its parent",
+    "mirage.training.launch": "asks only for its parent",
 }
 """Modules that name the interpreter or ``multiprocessing``, and why they may."""
 _STARTS = re.compile(r"sys\.executable|^\s*(import|from) multiprocessing\b(?!.*\bConnection$)", re.MULTILINE)

@@ -29,7 +29,7 @@ LONG = {
 STARTED = {
     "mirage.__main__": "python -m mirage",
     "mirage.api.openapi": "make openapi",
-    "mirage.bench.peers.accasim_easy": "AccaSim loads it",
+    "mirage.bench.accasim_easy": "AccaSim loads it",
     "mirage.cli.man": "make man",
     "mirage.store.migrations.env": "Alembic runs it",
 }
@@ -41,7 +41,6 @@ FOUND_IN_A_FOLDER = ("mirage.store.migrations.versions.",)
 FOR_OTHERS = {
     "mirage.backends.recorded": "the Cluster of a shadow replay over kept snapshots, which no command offers yet",
     "mirage.training.relmas.environment": "for learners of others: docs/relmas.md",
-    "mirage.training.simulated": "the environment on the simulator itself, to which the tables' is held by a test",
 }
 """Modules that nothing here uses, and for whom they are."""
 
@@ -50,7 +49,7 @@ UNUSED_NAMES = {
     "posterior_mean": "the plain formula to which the compiled process is held",
     "read_samples": "what published traces say of speeds: a test holds the tables to it",
     "RecordedTicks": "with mirage.backends.recorded",
-    "SimulatedEnv": "with mirage.training.simulated",
+    "SimulatedEnv": "with mirage.training.environment",
     "get_id": "called by AccaSim",
     "http_open": "called by urllib",
     "https_open": "called by urllib",
@@ -62,8 +61,7 @@ UNUSED_NAMES = {
 
 TESTBED_USES = {
     "mirage.allocation.inference.costs.examples",
-    "mirage.allocation.inference.serving.askers",
-    "mirage.allocation.inference.serving.loading",
+    "mirage.allocation.inference.serving.load_client",
     "mirage.client",
     "mirage.domain.chain",
     "mirage.domain.errors",
@@ -119,7 +117,7 @@ def _entries() -> set[str]:
 
 
 def _named_in(source: Source) -> set[str]:
-    """Modules that a registry names by texts such as ``orderings.plain:Fifo``, in its package or whole."""
+    """Modules that a registry names by texts such as ``scored_orderings:Fifo``, in its package or whole."""
     package = source.name if source.path.name == "__init__.py" else source.name.rpartition(".")[0]
     texts = {text.partition(":")[0] for text in source.texts}
     return texts | {f"{package}.{text}" for text in texts}

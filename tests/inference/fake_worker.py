@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 
 from mirage.allocation.inference.serving import worker
-from mirage.allocation.inference.serving.frames import receive, send
-from mirage.allocation.inference.serving.tensors import Tensor, cut
+from mirage.allocation.inference.serving.openinference import Tensor, cut
+from mirage.allocation.inference.serving.worker_connections import receive, send
 
 SIGNATURE = {"datatype": "FP32", "shape": [-1, 4]}
 SLOW = 0.6

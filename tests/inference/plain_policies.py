@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mirage.domain.units import Dispatch
+from mirage.domain.inference import Dispatch
 
 if TYPE_CHECKING:
-    from mirage.domain.units import SystemView
+    from mirage.domain.inference import SystemView
 
 
 class PlainOrder:

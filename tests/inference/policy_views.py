@@ -15,8 +15,7 @@ from mirage.allocation.inference.simulation import SharingRules, SimulatedSystem
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mirage.domain.request import CostTable, RequestTable
-    from mirage.domain.units import SystemView, UnitSystem
+    from mirage.domain.inference import CostTable, DeviceSet, RequestTable, SystemView
 
 Pairs = list[tuple[int, int]]
 
@@ -24,7 +23,7 @@ Pairs = list[tuple[int, int]]
 @st.composite
 def timed_cases(
     draw: st.DrawFn, *, most_requests: int = 12, share: bool = True
-) -> tuple[RequestTable, UnitSystem, CostTable]:
+) -> tuple[RequestTable, DeviceSet, CostTable]:
     """Requests with deadlines that can and cannot be kept, of several weights; segments with energies."""
     requests, system, costs = draw(cases(most_requests=most_requests, share=share))
     count, shape = len(requests), costs.seconds.shape

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mirage.allocation.inference.kernel.look import Draft, Look
-from mirage.allocation.inference.policies.looking import new_draft
+from mirage.allocation.inference.compiled_policies import new_draft
+from mirage.allocation.inference.kernel.layout import DispatchDraft, Look
 
 
 def random_look(
@@ -57,6 +57,6 @@ def tails(seconds: np.ndarray, pieces: int) -> np.ndarray:
     return np.ascontiguousarray(np.cumsum(blocks[:, ::-1], axis=1)[:, ::-1].reshape(seconds.shape))
 
 
-def draft_for(look: Look) -> Draft:
+def draft_for(look: Look) -> DispatchDraft:
     """Working memory."""
     return new_draft(len(look.number), len(look.kind))

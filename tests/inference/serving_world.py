@@ -7,26 +7,26 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mirage.allocation.inference.serving.desk import Desk
-from mirage.allocation.inference.serving.estimates import Estimates
-from mirage.domain.units import Dispatch, UnitSystem
+from mirage.allocation.inference.serving.request_queue import RequestQueue
+from mirage.allocation.inference.serving.seating import Estimates
+from mirage.domain.inference import DeviceSet, Dispatch
 
 if TYPE_CHECKING:
-    from mirage.domain.units import SystemView
+    from mirage.domain.inference import SystemView
 
 MODELS = ("small", "large", "speech")
 KINDS = ("fast", "slow")
 ABLE = np.array([[True, True], [True, False], [False, True]])
 
 
-def make_system() -> UnitSystem:
+def make_system() -> DeviceSet:
     """Two units of each kind."""
-    return UnitSystem(("f0", "f1", "s0", "s1"), np.array([0, 0, 1, 1], np.int32), math.inf, np.zeros(2))
+    return DeviceSet(("f0", "f1", "s0", "s1"), np.array([0, 0, 1, 1], np.int32), math.inf, np.zeros(2))
 
 
-def make_desk(most: int = 6, longest_wait: float = 30.0, tenants: int = 2) -> Desk:
+def make_desk(most: int = 6, longest_wait: float = 30.0, tenants: int = 2) -> RequestQueue:
     estimates = Estimates(MODELS, KINDS, ABLE, np.array([10.0, 5.0]), {("small", "fast"): 0.01})
-    return Desk(make_system(), estimates, tenants, most, longest_wait)
+    return RequestQueue(make_system(), estimates, tenants, most, longest_wait)
 
 
 class FirstCome:

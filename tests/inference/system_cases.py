@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from mirage.domain.request import CostTable, RequestTable
-from mirage.domain.units import UnitSystem
+from mirage.domain.inference import CostTable, DeviceSet, RequestTable
 
 
 def cost_table(models: list[list[list[float]]], **columns: Any) -> CostTable:
@@ -41,8 +40,8 @@ def request_table(arrival: list[float], model: list[int], **columns: Any) -> Req
     )
 
 
-def unit_system(kinds: list[int], bandwidth: float = np.inf, idle_watts: float = 0.0) -> UnitSystem:
-    return UnitSystem(
+def unit_system(kinds: list[int], bandwidth: float = np.inf, idle_watts: float = 0.0) -> DeviceSet:
+    return DeviceSet(
         names=tuple(f"u{i}" for i in range(len(kinds))),
         kind=np.array(kinds, dtype=np.int32),
         bandwidth=bandwidth,
@@ -53,7 +52,7 @@ def unit_system(kinds: list[int], bandwidth: float = np.inf, idle_watts: float =
 @st.composite
 def cases(
     draw: st.DrawFn, *, most_requests: int = 8, share: bool = True
-) -> tuple[RequestTable, UnitSystem, CostTable]:
+) -> tuple[RequestTable, DeviceSet, CostTable]:
     """Two kinds, up to three models and four units; every model can run on the first kind, which is there."""
     eighths = st.integers(1, 64).map(lambda n: n / 8)
     second = eighths | st.just(np.nan)
@@ -73,5 +72,5 @@ def cases(
     return requests, _of_two_kinds(system), costs
 
 
-def _of_two_kinds(system: UnitSystem) -> UnitSystem:
-    return UnitSystem(system.names, system.kind, system.bandwidth, np.zeros(2))
+def _of_two_kinds(system: DeviceSet) -> DeviceSet:
+    return DeviceSet(system.names, system.kind, system.bandwidth, np.zeros(2))

@@ -16,13 +16,12 @@ from mirage.allocation.inference.bound import most_kept
 from mirage.allocation.inference.registry import request_policy
 from mirage.allocation.inference.rules import Sharing
 from mirage.allocation.inference.simulation import SharingRules, SimulatedSystem
-from mirage.domain.units import Dispatch
+from mirage.domain.inference import Dispatch
 
 if TYPE_CHECKING:
-    from mirage.domain.request import CostTable, RequestTable
-    from mirage.domain.units import UnitSystem
+    from mirage.domain.inference import CostTable, DeviceSet, RequestTable
 
-Case = tuple["RequestTable", "UnitSystem", "CostTable"]
+Case = tuple["RequestTable", "DeviceSet", "CostTable"]
 
 NAMES = ["edf", "edf:late-last+spare", "sjf:wait+late-last", "triage", "listed", "random:3", "herald:late-last"]
 
@@ -40,7 +39,7 @@ def test_no_policy_keeps_more(case: Case, name: str, sharing: Sharing, slot: flo
 
 @pytest.mark.parametrize("scenario", ["contended", "synthetic", "ar-vr"])
 def test_no_policy_keeps_more_of_what_is_built_in(scenario: str) -> None:
-    from mirage.allocation.inference.workload.scenariofile import find_scenario
+    from mirage.allocation.inference.workload.scenario import find_scenario
     from mirage.allocation.inference.workload.stage import set_stage
 
     stage = set_stage(find_scenario(scenario))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mirage.allocation.inference.costs.arrays import array
-from mirage.allocation.inference.costs.layers import Shape, network
+from mirage.allocation.inference.costs.arrays import LayerShape, array, network
 from mirage.allocation.inference.costs.tables import cost_table
 
 pytest.importorskip("zigzag", reason="the extra costmodel is not installed")
@@ -38,6 +37,6 @@ def test_layers_cost_what_the_table_says(name: str, layer: str, kind: str) -> No
 
 def test_near_what_timeloops_exercises_publish() -> None:
     """86,016 and 225,792 cycles for this layer, without waits for memory."""
-    shape = Shape(1, 32, 3, 112, 112, 3, 3, stride=2)
+    shape = LayerShape(1, 32, 3, 112, 112, 3, 3, stride=2)
     assert 1 <= CostModel(array("eyeriss")).cost(shape).cycles / 86_016 < 1.25
     assert 1 <= CostModel(array("simba")).cost(shape).cycles / 225_792 < 1.25

@@ -9,16 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirage.allocation.inference.costs.arrays import UnknownArray, array, array_names, lay, loops
-from mirage.allocation.inference.costs.layers import (
+from mirage.allocation.inference.costs.arrays import (
     COLUMNS,
     LayerListError,
-    Shape,
+    LayerShape,
+    UnknownArray,
+    array,
+    array_names,
+    lay,
+    loops,
     network,
     network_names,
     read_network,
 )
-from mirage.allocation.inference.costs.orders import orders
+from mirage.allocation.inference.costs.costmodel import orders
 
 # Multiplications and weights as published: torchvision's table of models (ResNet-50 4.09 GFLOPS and 25.6 M,
 # MobileNetV2 0.30 and 3.5, V3 0.22 and 5.5, norms among the weights); MLPerf Inference (Reddi et al., ISCA 2020:
@@ -101,17 +105,17 @@ def test_unknown_names_list_the_known() -> None:
 
 def test_use_of_the_arrays_as_published() -> None:
     """The default problem of timeloop-accelergy-exercises: 75.00 % of its Eyeriss, 18.75 % of its Simba."""
-    problem = Shape(1, 32, 3, 112, 112, 3, 3, stride=2)
+    problem = LayerShape(1, 32, 3, 112, 112, 3, 3, stride=2)
     assert lay(problem, array("eyeriss")).busy / (14 * 12) == 0.75
     assert lay(problem, array("simba")).busy / 256 == 0.1875
 
 
 sizes = st.integers(1, 300)
-shapes = st.builds(Shape, *[sizes] * 5, st.integers(1, 7), st.integers(1, 7), st.integers(1, 2))
+shapes = st.builds(LayerShape, *[sizes] * 5, st.integers(1, 7), st.integers(1, 7), st.integers(1, 2))
 
 
 @given(shape=shapes, name=st.sampled_from(array_names()))
-def test_laying_keeps_to_the_array_and_loses_no_work(shape: Shape, name: str) -> None:
+def test_laying_keeps_to_the_array_and_loses_no_work(shape: LayerShape, name: str) -> None:
     where = array(name)
     mapped = lay(shape, where)
     for spread in where.spread:
@@ -127,7 +131,7 @@ def test_laying_keeps_to_the_array_and_loses_no_work(shape: Shape, name: str) ->
 
 
 @given(shape=shapes, name=st.sampled_from(array_names()))
-def test_every_order_goes_through_every_loop(shape: Shape, name: str) -> None:
+def test_every_order_goes_through_every_loop(shape: LayerShape, name: str) -> None:
     mapped = lay(shape, array(name))
     tried = orders(mapped, array(name))
     assert len(tried) == len(set(tried)) > 0
@@ -141,7 +145,7 @@ def test_every_order_goes_through_every_loop(shape: Shape, name: str) -> None:
 
 def test_orders_by_hand() -> None:
     """Row stationary, 1 x 1, 14 x 28 answers, 24 channels, 32 filters: 2 steps of channels are left in time."""
-    mapped = lay(Shape(1, 32, 24, 14, 28, 1, 1, 1), array("eyeriss"))
+    mapped = lay(LayerShape(1, 32, 24, 14, 28, 1, 1, 1), array("eyeriss"))
     assert mapped.unrolled == {"D1": {"OY": 14}, "D2": {"C": 12}}
     tried = orders(mapped, array("eyeriss"))
     assert (("K", 16), ("C", 2), ("K", 2), ("OX", 28)) in tried

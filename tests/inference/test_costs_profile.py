@@ -13,14 +13,20 @@ import pytest
 from typer.testing import CliRunner
 
 from mirage.allocation.inference.costs import profiling
-from mirage.allocation.inference.costs.arrays import array
+from mirage.allocation.inference.costs.arrays import array, network
 from mirage.allocation.inference.costs.building import DamagedCosts, KeptCosts, build
 from mirage.allocation.inference.costs.costmodel import LayerCost
-from mirage.allocation.inference.costs.energymeter import PackageMeter
 from mirage.allocation.inference.costs.examples import write_examples
-from mirage.allocation.inference.costs.layers import network
-from mirage.allocation.inference.costs.profiling import CannotProfile, Repeats, measure, profile
-from mirage.allocation.inference.costs.realunits import BadUnit, RealUnit, parse_unit
+from mirage.allocation.inference.costs.profiling import (
+    BadUnit,
+    CannotProfile,
+    PackageMeter,
+    ProfileRepeats,
+    RealUnit,
+    measure,
+    parse_unit,
+    profile,
+)
 from mirage.allocation.inference.costs.tables import cost_manifest, cost_table
 from mirage.cli.allocation_costs import costs_app
 from mirage.domain.errors import MissingExtra
@@ -29,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-FEW = Repeats(warmup=1, measured=5)
+FEW = ProfileRepeats(warmup=1, measured=5)
 ONE = RealUnit("cpu1", "threads", 1)
 
 

@@ -10,14 +10,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirage.allocation.inference.costs.arrays import array, lay
-from mirage.allocation.inference.costs.grouping import group_pieces
-from mirage.allocation.inference.costs.layers import network
-from mirage.allocation.inference.costs.manifest import Manifest, ManifestError, UnitSource, manifest_path
-from mirage.allocation.inference.costs.merging import CannotMerge, merge_manifests, merge_tables
-from mirage.allocation.inference.costs.tablefile import CostTableError, parse_table, read_table, write_table
-from mirage.allocation.inference.costs.tables import UnknownCostTable, cost_manifest, cost_table, table_names
-from mirage.domain.request import CostTable
+from mirage.allocation.inference.costs.arrays import array, lay, network
+from mirage.allocation.inference.costs.tableops import CannotMerge, group_pieces, merge_manifests, merge_tables
+from mirage.allocation.inference.costs.tables import (
+    CostManifest,
+    CostTableError,
+    ManifestError,
+    UnitSource,
+    UnknownCostTable,
+    cost_manifest,
+    cost_table,
+    manifest_path,
+    parse_table,
+    read_table,
+    table_names,
+    write_table,
+)
+from mirage.domain.inference import CostTable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,8 +55,8 @@ def table(models: tuple[str, ...], sizes: tuple[int, ...], kinds: tuple[str, ...
     )
 
 
-def manifest(*kinds: str, clock: float | None = None) -> Manifest:
-    return Manifest(
+def manifest(*kinds: str, clock: float | None = None) -> CostManifest:
+    return CostManifest(
         made_by="a test", models={}, units={kind: UnitSource(source="", clock_hz=clock) for kind in kinds}
     )
 

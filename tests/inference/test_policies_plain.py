@@ -24,14 +24,13 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import maximum_bipartite_matching
 from system_cases import cost_table, request_table, unit_system
 
-from mirage.allocation.inference.policies.compiled import CompiledPolicy
+from mirage.allocation.inference.compiled_policies import CompiledPolicy
 from mirage.allocation.inference.registry import POLICIES, UnknownRequestPolicy, request_policy
 from mirage.allocation.inference.simulation import SharingRules, SimulatedSystem
-from mirage.domain.units import Dispatch, SystemView
+from mirage.domain.inference import Dispatch, SystemView
 
 if TYPE_CHECKING:
-    from mirage.domain.request import CostTable, RequestTable
-    from mirage.domain.units import UnitSystem
+    from mirage.domain.inference import CostTable, DeviceSet, RequestTable
 
 # What each policy orders by, as its docstring says, in the plainest words.
 KEYS = {
@@ -152,7 +151,7 @@ class Asked:
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=20)
 @given(case=timed_cases())
-def test_asked_each_time_or_compiled_whole(name: str, case: tuple[RequestTable, UnitSystem, CostTable]) -> None:
+def test_asked_each_time_or_compiled_whole(name: str, case: tuple[RequestTable, DeviceSet, CostTable]) -> None:
     policy = request_policy(name)
     assert isinstance(policy, CompiledPolicy)
     whole = SimulatedSystem(*case, SharingRules()).play(policy)

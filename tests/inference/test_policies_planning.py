@@ -13,15 +13,14 @@ from hypothesis import strategies as st
 from policy_views import timed_cases
 from system_cases import cost_table, request_table, unit_system
 
-from mirage.allocation.inference.policies.compiled import CompiledPolicy
-from mirage.allocation.inference.policies.looking import look_at, new_draft, read_costs
+from mirage.allocation.inference.compiled_policies import CompiledPolicy, look_at, new_draft, read_costs
 from mirage.allocation.inference.registry import UnknownRequestPolicy, request_policy
 from mirage.allocation.inference.simulation import SharingRules, SimulatedSystem
-from mirage.allocation.inference.workload.scenariofile import find_scenario
-from mirage.allocation.inference.workload.stage import Stage, set_stage
+from mirage.allocation.inference.workload.scenario import find_scenario
+from mirage.allocation.inference.workload.stage import PreparedScenario, set_stage
 
 
-def satisfaction(stage: Stage, name: str, seeds: range = range(500_000, 500_002)) -> float:
+def satisfaction(stage: PreparedScenario, name: str, seeds: range = range(500_000, 500_002)) -> float:
     """Mean over seeds."""
     outcomes = [stage.simulated(seed).play(request_policy(name)) for seed in seeds]
     return float(np.mean([outcome.figures.all.satisfaction for outcome in outcomes]))
@@ -133,11 +132,11 @@ def test_magma_says_what_its_options_are(name: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def busy() -> Stage:
+def busy() -> PreparedScenario:
     return set_stage(replace(find_scenario("synthetic"), duration=0.5))
 
 
-def test_policies_over_a_scenario(busy: Stage) -> None:
+def test_policies_over_a_scenario(busy: PreparedScenario) -> None:
     """Necessary conditions of a useful policy; the margins are far from the variation of seeds."""
     moderate = replace(busy, rates=busy.rates * 0.6)
     assert satisfaction(moderate, "edf") >= satisfaction(moderate, "fcfs")

@@ -18,38 +18,51 @@ from mirage.allocation.graph import Graph  # noqa: E402
 from mirage.allocation.inference.kernel.scored import KINDS  # noqa: E402
 from mirage.allocation.inference.kernel.seeing import PAIR, PIECE, STATE  # noqa: E402
 from mirage.allocation.inference.registry import request_policy  # noqa: E402
-from mirage.allocation.inference.relmas.artifact import ACTOR, Matching, policy_name, read_agent, write_agent  # noqa: E402
-from mirage.allocation.inference.relmas.policies import LearnedPolicy, act  # noqa: E402
-from mirage.allocation.inference.relmas.sight import Eye, Sight  # noqa: E402
-from mirage.allocation.inference.relmas.timing import CORE_WATTS, seconds_of  # noqa: E402
+from mirage.allocation.inference.relmas import (  # noqa: E402  # noqa: E402  # noqa: E402
+    ACTOR,
+    LearnedPolicy,
+    Matching,
+    RelmasEncoder,
+    RelmasObservation,
+    act,
+    policy_name,
+    read_agent,
+    write_agent,
+)
 from mirage.allocation.inference.rules import Costly  # noqa: E402
-from mirage.allocation.inference.workload.scenariofile import find_scenario  # noqa: E402
+from mirage.allocation.inference.scores import CORE_WATTS, seconds_of  # noqa: E402
+from mirage.allocation.inference.workload.scenario import find_scenario  # noqa: E402
 from mirage.allocation.inference.workload.stage import set_stage  # noqa: E402
 from mirage.artifact import MANIFEST  # noqa: E402
 from mirage.bench import requests  # noqa: E402
 from mirage.domain.errors import ArtifactMismatch, ConfigError  # noqa: E402
-from mirage.training.relmas.batches import seen_of  # noqa: E402
-from mirage.training.relmas.export import graph_of  # noqa: E402
-from mirage.training.relmas.networks import Actor, Critic, Shape, bounds  # noqa: E402
+from mirage.training.relmas.ddpg import (  # noqa: E402
+    Actor,
+    Critic,
+    RelmasShape,
+    bounds,
+    graph_of,
+    seen_of,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mirage.allocation.inference.kernel.look import Look
-    from mirage.domain.units import Dispatch, SystemView
+    from mirage.allocation.inference.kernel.layout import Look
+    from mirage.domain.inference import Dispatch, SystemView
 
 PERIOD = 0.1
 
 
-def seen_now(look: Look, now: float, ready: int, period: float = PERIOD) -> Sight:
+def seen_now(look: Look, now: float, ready: int, period: float = PERIOD) -> RelmasObservation:
     """By an agent without earlier observations."""
-    return Eye(look.first, look.dram_bytes).look(look, now, ready, period)
+    return RelmasEncoder(look.first, look.dram_bytes).look(look, now, ready, period)
 
 
 def disturbed_actor(seed: int = 0) -> Actor:
     """One whose every weight says something."""
     torch.manual_seed(seed)
-    actor = Actor(Shape())
+    actor = Actor(RelmasShape())
     with torch.no_grad():
         for weight in actor.parameters():
             weight.add_(0.2 * torch.randn(weight.shape))
@@ -138,7 +151,7 @@ def test_no_more_than_the_most_are_seen() -> None:
 
 
 def test_padding_changes_nothing() -> None:
-    actor, critic = disturbed_actor(), Critic(Shape())
+    actor, critic = disturbed_actor(), Critic(RelmasShape())
     short, long = (seen_now(*random_look(2, ready=n), n) for n in (3, 11))
     alone, both = seen_of([short]), seen_of([short, long])
     with torch.no_grad():
@@ -173,7 +186,7 @@ def test_an_earlier_deadline_is_remembered_at_later_ones() -> None:
 def test_actions_are_bounded_and_nothing_at_first() -> None:
     seen = seen_of([seen_now(*random_look(5, ready=6), 6)])
     with torch.no_grad():
-        assert not Actor(Shape())(*seen).any()
+        assert not Actor(RelmasShape())(*seen).any()
         assert (disturbed_actor()(*seen).abs() <= bounds(2)).all()
 
 

@@ -14,27 +14,39 @@ pytest.importorskip("gymnasium", reason="the environment is Gymnasium's")
 from gymnasium.utils.env_checker import check_env  # noqa: E402
 from system_cases import request_table, unit_system  # noqa: E402
 
-from mirage.allocation.inference.policies.looking import read_costs  # noqa: E402
+from mirage.allocation.inference.compiled_policies import read_costs  # noqa: E402
 from mirage.allocation.inference.registry import request_policy  # noqa: E402
-from mirage.allocation.inference.relmas.artifact import Matching  # noqa: E402
-from mirage.allocation.inference.relmas.policies import parameters_of  # noqa: E402
-from mirage.allocation.inference.scores import Scores  # noqa: E402
+from mirage.allocation.inference.relmas import Matching, parameters_of  # noqa: E402
+from mirage.allocation.inference.scores import RequestScores  # noqa: E402
 from mirage.allocation.inference.simulation import SharingRules, SimulatedSystem  # noqa: E402
-from mirage.allocation.inference.workload.scenariofile import find_scenario  # noqa: E402
+from mirage.allocation.inference.workload.scenario import find_scenario  # noqa: E402
 from mirage.allocation.inference.workload.stage import set_stage  # noqa: E402
 from mirage.domain.errors import ConfigError  # noqa: E402
-from mirage.domain.request import CostTable  # noqa: E402
-from mirage.training.relmas.batches import seen_of  # noqa: E402
-from mirage.training.relmas.bouts import Bout  # noqa: E402
-from mirage.training.relmas.constants import search  # noqa: E402
-from mirage.training.relmas.course import Course, Training, course_of  # noqa: E402
+from mirage.domain.inference import CostTable  # noqa: E402
+from mirage.training.relmas.constants import (  # noqa: E402
+    Evolution,
+    examples_of,
+    imitate,
+    search,
+)
+from mirage.training.relmas.course import RelmasCourse, RelmasTraining, course_of  # noqa: E402
+from mirage.training.relmas.ddpg import (  # noqa: E402
+    DdpgLearner,
+    DdpgSettings,
+    RelmasShape,
+    ReplayMemory,
+    seen_of,
+)
 from mirage.training.relmas.environment import RequestsEnv  # noqa: E402
-from mirage.training.relmas.evolving import Evolution  # noqa: E402
-from mirage.training.relmas.exploring import explore, play  # noqa: E402
-from mirage.training.relmas.imitating import examples_of, imitate  # noqa: E402
-from mirage.training.relmas.learning import Learner, Learning, Replay  # noqa: E402
-from mirage.training.relmas.networks import Shape  # noqa: E402
-from mirage.training.relmas.rewards import Tally, odra_reward, relmas_reward, tally  # noqa: E402
+from mirage.training.relmas.rollouts import (  # noqa: E402  # noqa: E402
+    PeriodCounts,
+    PeriodRollout,
+    explore,
+    odra_reward,
+    play,
+    relmas_reward,
+    tally,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,7 +81,7 @@ def dilemma(seed: int, groups: int = 20) -> SimulatedSystem:
     return SimulatedSystem(requests, unit_system([0, 1]), COSTS, SharingRules())
 
 
-def satisfaction(bout: Bout) -> float:
+def satisfaction(bout: PeriodRollout) -> float:
     return bout.outcome().figures.all.satisfaction
 
 
@@ -77,15 +89,15 @@ def satisfaction(bout: Bout) -> float:
 def test_a_unit_is_left_to_whom_it_alone_can_serve(likelihood: float) -> None:
     torch.manual_seed(0)
     plugin = "odra" if likelihood else "relmas"
-    alone = Bout(dilemma(5), MATCHING, plugin)
+    alone = PeriodRollout(dilemma(5), MATCHING, plugin)
     alone.finish()
     assert satisfaction(alone) == pytest.approx(0.75, abs=0.02)
-    learner, replay = Learner(Shape(), Learning(likelihood=likelihood)), Replay(3000)
+    learner, replay = DdpgLearner(RelmasShape(), DdpgSettings(likelihood=likelihood)), ReplayMemory(3000)
     rng, drawn = torch.Generator().manual_seed(0), np.random.default_rng(0)
     best, bouts = 0.0, []
     for number in range(120):
         if number % 20 == 0:
-            bouts = [Bout(dilemma(1_000_000 + number + row), MATCHING, plugin) for row in range(8)]
+            bouts = [PeriodRollout(dilemma(1_000_000 + number + row), MATCHING, plugin) for row in range(8)]
             for bout in bouts:
                 bout.skip(float(drawn.uniform(0, 3)))
         for lesson in explore(bouts, learner.actor, 10, 0.95, (0.3, 0.05), rng):
@@ -93,7 +105,7 @@ def test_a_unit_is_left_to_whom_it_alone_can_serve(likelihood: float) -> None:
         for _ in range(4 if len(replay) >= 48 else 0):
             learner.learn(replay.draw(48, drawn))
         if number % 10 == 9:
-            bout = Bout(dilemma(5), MATCHING, plugin)
+            bout = PeriodRollout(dilemma(5), MATCHING, plugin)
             play([bout], learner.actor)
             best = max(best, satisfaction(bout))
             if best > 0.97:
@@ -102,7 +114,7 @@ def test_a_unit_is_left_to_whom_it_alone_can_serve(likelihood: float) -> None:
 
 
 def test_gains_are_none_for_who_does_nothing() -> None:
-    bout = Bout(dilemma(0), MATCHING, "relmas")
+    bout = PeriodRollout(dilemma(0), MATCHING, "relmas")
     bout.pair()
     while not bout.over:
         sight = bout.sight()
@@ -110,7 +122,7 @@ def test_gains_are_none_for_who_does_nothing() -> None:
 
 
 def test_rewards_add_up_to_what_was_kept_less_what_was_lost() -> None:
-    bout = Bout(dilemma(1), MATCHING, "relmas")
+    bout = PeriodRollout(dilemma(1), MATCHING, "relmas")
     total = 0.0
     while not bout.over:
         sight = bout.sight()
@@ -131,14 +143,14 @@ def test_who_cannot_be_in_time_is_lost_before_the_deadline() -> None:
     assert counted.hurry == pytest.approx(1 / 1.65)
 
 
-def standing(system: SimulatedSystem, until: float) -> Tally:
-    system.follow(Scores(np.zeros(0, np.int32), NOTHING[:0], NOTHING), parameters_of(MATCHING), until)
+def standing(system: SimulatedSystem, until: float) -> PeriodCounts:
+    system.follow(RequestScores(np.zeros(0, np.int32), NOTHING[:0], NOTHING), parameters_of(MATCHING), until)
     return tally(system.view(), system.requests, read_costs(COSTS))
 
 
 def test_rewards_by_hand() -> None:
-    before = Tally(np.array([3.0, 0.0]), np.array([0.0, 3.0]), 0.0, 0.0)
-    after = Tally(np.array([4.0, 1.0]), np.array([0.0, 4.0]), 1.5, 2.0)
+    before = PeriodCounts(np.array([3.0, 0.0]), np.array([0.0, 3.0]), 0.0, 0.0)
+    after = PeriodCounts(np.array([4.0, 1.0]), np.array([0.0, 4.0]), 1.5, 2.0)
     assert relmas_reward(before, after, 2.0, 0.1) == pytest.approx(2 - 1 + 0.05 * 2.0 * (1.0 - 0.5))
     # Shares 4/4 and 1/4, of all 4/7: the second tenant's gains count for more, but it gained nothing on the whole.
     assert odra_reward(before, after, 2.0, 0.1) == pytest.approx((1 + 2 * (4 / 7 - 1)) * 1 - 0.25 * 0.1 * 2.0)
@@ -154,19 +166,19 @@ def test_the_environment_keeps_gymnasiums_contract() -> None:
     assert first["workload"] >= 1_000_000
 
 
-def course(rounds: int, refined: int = 0) -> Course:
+def course(rounds: int, refined: int = 0) -> RelmasCourse:
     short = {"bouts": 2, "every": 2, "seconds": 0.1, "validated": 1, "stretch": 4, "generation": 4}
     short |= {"searched": 1, "shown": 1, "imitated": 5}
-    return Course("relmas", ("mixed-heavy",), rounds=rounds, refined=refined, **short)
+    return RelmasCourse("relmas", ("mixed-heavy",), rounds=rounds, refined=refined, **short)
 
 
 def test_a_training_can_be_cut_off(tmp_path: Path) -> None:
-    first = Training(course(2))
+    first = RelmasTraining(course(2))
     list(first.find_constants())
     first.imitate()
     list(first.rounds())
     first.save(tmp_path / "state")
-    second = Training(course(4))
+    second = RelmasTraining(course(4))
     second.resume(tmp_path / "state")
     assert second.constants.keys() == first.constants.keys() == {"mixed-heavy"}
     assert second.imitated
@@ -176,7 +188,7 @@ def test_a_training_can_be_cut_off(tmp_path: Path) -> None:
 
 
 def test_equal_seeds_learn_the_same() -> None:
-    first, second = Training(course(3, refined=2)), Training(course(3, refined=2))
+    first, second = RelmasTraining(course(3, refined=2)), RelmasTraining(course(3, refined=2))
     assert [report.gained for report in first.rounds()] == [report.gained for report in second.rounds()]
     for here, there in zip(first.learner.actor.parameters(), second.learner.actor.parameters(), strict=True):
         torch.testing.assert_close(here, there)
@@ -205,9 +217,9 @@ def test_an_actor_learns_to_say_what_constants_say() -> None:
     torch.manual_seed(0)
     constants = np.zeros((3, 5))
     constants[1, :3], constants[2, :3] = [0.5, 0.9, -0.3], [-0.5, 0.3, 0.5]
-    bouts = [Bout(dilemma(1_000_000 + row, groups=5), MATCHING, "relmas", constants) for row in range(4)]
+    bouts = [PeriodRollout(dilemma(1_000_000 + row, groups=5), MATCHING, "relmas", constants) for row in range(4)]
     examples = examples_of(bouts, 100)
-    actor = Learner(Shape(), Learning()).actor
+    actor = DdpgLearner(RelmasShape(), DdpgSettings()).actor
     assert imitate(actor, examples, 500, np.random.default_rng(0)) < 0.02
     sight, told = examples[-1]
     with torch.no_grad():
@@ -216,13 +228,15 @@ def test_an_actor_learns_to_say_what_constants_say() -> None:
 
 def test_evolution_goes_where_it_was_better() -> None:
     torch.manual_seed(0)
-    actor = Learner(Shape(), Learning()).actor
+    actor = DdpgLearner(RelmasShape(), DdpgSettings()).actor
     rng, best = torch.Generator().manual_seed(0), 0.0
     evolution = Evolution(actor, 0.3, 0.02)
     for number in range(12):
-        bouts = [Bout(dilemma(1_000_000 + 8 * number + row, groups=3), MATCHING, "relmas") for row in range(8)]
+        bouts = [
+            PeriodRollout(dilemma(1_000_000 + 8 * number + row, groups=3), MATCHING, "relmas") for row in range(8)
+        ]
         evolution.improve(bouts, 60, rng)
-        bout = Bout(dilemma(5), MATCHING, "relmas")
+        bout = PeriodRollout(dilemma(5), MATCHING, "relmas")
         play([bout], actor)
         best = max(best, satisfaction(bout))
         if best > 0.97:
@@ -231,9 +245,9 @@ def test_evolution_goes_where_it_was_better() -> None:
 
 
 def test_a_state_of_another_course_is_refused(tmp_path: Path) -> None:
-    Training(course(1)).save(tmp_path / "state")
+    RelmasTraining(course(1)).save(tmp_path / "state")
     (tmp_path / "broken").write_bytes(b"nothing")
-    other = Training(course_of("odra", ("heavy",), 1, 1, 0.002))
+    other = RelmasTraining(course_of("odra", ("heavy",), 1, 1, 0.002))
     with pytest.raises(ConfigError, match="another configuration"):
         other.resume(tmp_path / "state")
     with pytest.raises(ConfigError, match="not the state"):
@@ -242,6 +256,6 @@ def test_a_state_of_another_course_is_refused(tmp_path: Path) -> None:
 
 def test_a_course_says_what_is_wrong_with_it() -> None:
     with pytest.raises(ConfigError, match="name at least one"):
-        Training(course_of("relmas", (), 0, 1, 0.002))
+        RelmasTraining(course_of("relmas", (), 0, 1, 0.002))
     with pytest.raises(ConfigError, match="unknown agent"):
-        Training(course_of("other", ("heavy",), 0, 1, 0.002))
+        RelmasTraining(course_of("other", ("heavy",), 0, 1, 0.002))

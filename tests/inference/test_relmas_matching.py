@@ -23,7 +23,7 @@ from mirage.allocation.inference.kernel.scored import (
 )
 
 if TYPE_CHECKING:
-    from mirage.allocation.inference.kernel.look import Look
+    from mirage.allocation.inference.kernel.layout import Look
 
 PLAIN = np.array([1.0, 4.0, 0.0, 0.0, 1.0, 0.0, 0.0, np.inf])
 """Without bandwidth in mind."""

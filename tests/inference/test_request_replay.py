@@ -25,7 +25,7 @@ from mirage.domain.errors import ConfigError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mirage.allocation.inference.policies.compiled import CompiledPolicy
+    from mirage.allocation.inference.compiled_policies import CompiledPolicy
 
 SCENARIO = """
 load = 0.7
@@ -131,7 +131,7 @@ class Slow:
 def test_a_policy_that_says_what_it_costs_is_charged(scenario: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(POLICIES, "slow", "policies.plain:slow")
     monkeypatch.setattr(
-        "mirage.allocation.inference.policies.plain.slow", lambda: Slow(request_policy("fcfs")), raising=False
+        "mirage.allocation.inference.policies.slow", lambda: Slow(request_policy("fcfs")), raising=False
     )
     compared = play_all(RequestReplay((scenario,), ("fcfs", "slow")), 1)
     free, slow = (compared.of(scenario, policy)[0].figures for policy in ("fcfs", "slow"))

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from mirage.allocation.inference.comparison import COLUMNS
 from mirage.allocation.inference.registry import POLICIES
-from mirage.allocation.inference.workload import scenariofile
-from mirage.allocation.inference.workload.scenariofile import built_in_scenarios, find_scenario
+from mirage.allocation.inference.workload.scenario import built_in_scenarios, find_scenario
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 TEXT = (DOCS / "requests.md").read_text()
@@ -49,8 +48,8 @@ def test_the_example_of_a_scenario_is_one_and_has_every_key(tmp_path: Path) -> N
     scenario = find_scenario(str(path))
     assert [tenant.name for tenant in scenario.tenants] == ["vision"]
     document = tomllib.loads(example)
-    assert set(document) == set(scenariofile._ScenarioFile.model_fields)
-    assert set(document["system"]) == set(scenariofile._SystemEntry.model_fields)
-    assert set(document["system"]["units"][0]) == set(scenariofile._UnitEntry.model_fields)
-    assert set(document["tenants"][0]) == set(scenariofile._TenantEntry.model_fields)
-    assert set(document["arrivals"]) | {"path"} == set(scenariofile._ArrivalEntry.model_fields)  # of a trace alone
+    assert set(document) == set(scenario._ScenarioFile.model_fields)
+    assert set(document["system"]) == set(scenario._SystemEntry.model_fields)
+    assert set(document["system"]["units"][0]) == set(scenario._UnitEntry.model_fields)
+    assert set(document["tenants"][0]) == set(scenario._TenantEntry.model_fields)
+    assert set(document["arrivals"]) | {"path"} == set(scenario._ArrivalEntry.model_fields)  # of a trace alone

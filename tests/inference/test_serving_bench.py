@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from mirage.bench import serving
+from mirage.bench import requests
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
 
 def test_the_bench_asks_the_gateway_and_the_front(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "SECONDS", 0.5)
-    direct, fronted = (dict(section.rows) for section in serving.measure_serving(lambda step: None))
+    monkeypatch.setattr(requests, "SECONDS", 0.5)
+    direct, fronted = (dict(section.rows) for section in requests.measure_serving(lambda step: None))
     for rows in (direct, fronted):
         answered, _, asked = rows["answered"].partition(" of ")
         assert answered == asked != "0"
@@ -23,6 +23,6 @@ def test_the_bench_asks_the_gateway_and_the_front(monkeypatch: pytest.MonkeyPatc
 
 
 def test_what_does_not_start_is_told_with_its_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "_CONFIG", serving._CONFIG.replace('"edf"', '"nothing"'))
-    with pytest.raises(serving.NotReady, match="unknown policy 'nothing'"):
-        serving.measure_serving(lambda step: None)
+    monkeypatch.setattr(requests, "_CONFIG", requests._CONFIG.replace('"edf"', '"nothing"'))
+    with pytest.raises(requests.NotReady, match="unknown policy 'nothing'"):
+        requests.measure_serving(lambda step: None)

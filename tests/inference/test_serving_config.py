@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from mirage.allocation.engine.discovery import Device, NodeFound
+from mirage.allocation.inference.serving.admission import RequestRefused
 from mirage.allocation.inference.serving.configfile import digest_of, read_config
-from mirage.allocation.inference.serving.refusals import Refusal
 from mirage.allocation.inference.serving.seating import estimates_of, seats_of, system_of
-from mirage.allocation.inference.serving.tenants import Tenants
+from mirage.allocation.inference.serving.service import Tenants
 from mirage.domain.errors import ConfigError
 
 KEY = "a-key-of-sixteen-characters"
@@ -165,7 +165,7 @@ def test_a_quota_fills_again_at_its_rate(tmp_path: Path) -> None:
     for now in (0.0, 0.0, 0.5, 0.9, 1.0):
         try:
             quota.enter(now)
-        except Refusal as refusal:
+        except RequestRefused as refusal:
             results.append(refusal.headers["Retry-After"])
         else:
             quota.leave()
@@ -173,9 +173,9 @@ def test_a_quota_fills_again_at_its_rate(tmp_path: Path) -> None:
     assert results == [True, True, True, "1", True]
     quota.enter(10.0)
     quota.enter(10.0)
-    with pytest.raises(Refusal, match="exceeds 2"):
+    with pytest.raises(RequestRefused, match="exceeds 2"):
         quota.enter(10.0)
     quota.enter(20.0)
-    with pytest.raises(Refusal, match="its maximum"):
+    with pytest.raises(RequestRefused, match="its maximum"):
         quota.enter(30.0)
     assert quota.here == 3

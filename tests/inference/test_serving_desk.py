@@ -11,23 +11,23 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from serving_world import ABLE, FirstCome, make_desk
 
-from mirage.allocation.inference.serving.desk import BadDispatch, Desk, Start, Wish
-from mirage.allocation.inference.serving.estimates import Estimates
-from mirage.allocation.inference.serving.refusals import Refusal
-from mirage.domain.units import Dispatch
+from mirage.allocation.inference.serving.admission import RequestRefused
+from mirage.allocation.inference.serving.request_queue import ArrivedRequest, BadDispatch, RequestQueue, Start
+from mirage.allocation.inference.serving.seating import Estimates
+from mirage.domain.inference import Dispatch
 
 UNITS = 4
 
 
-def wish(model: int = 0, deadline: float = math.inf, tenant: int = 0) -> Wish:
-    return Wish(model, tenant, deadline, 1.0)
+def wish(model: int = 0, deadline: float = math.inf, tenant: int = 0) -> ArrivedRequest:
+    return ArrivedRequest(model, tenant, deadline, 1.0)
 
 
-def dispatch(desk: Desk, now: float = 0.0) -> list[Start]:
+def dispatch(desk: RequestQueue, now: float = 0.0) -> list[Start]:
     return desk.obey(FirstCome().decide(desk.view(now)), now)
 
 
-def up(desk: Desk, *units: int) -> Desk:
+def up(desk: RequestQueue, *units: int) -> RequestQueue:
     for unit in units or range(UNITS):
         desk.raise_unit(unit)
     return desk
@@ -69,15 +69,15 @@ class DeskMachine(RuleBasedStateMachine):
     def ask(self, model: int, tenant: int, slack: float) -> None:
         waiting = self.desk.waiting
         try:
-            number = self.desk.admit(Wish(model, tenant, self.now + slack, 1.0), self.now)
-        except Refusal as refusal:
+            number = self.desk.admit(ArrivedRequest(model, tenant, self.now + slack, 1.0), self.now)
+        except RequestRefused as refusal:
             self.refused(refusal, waiting)
             return
         assert number not in self.admitted
         self.admitted.add(number)
         self.model[number] = model
 
-    def refused(self, refusal: Refusal, waiting: int) -> None:
+    def refused(self, refusal: RequestRefused, waiting: int) -> None:
         assert refusal.status == 503
         assert refusal.retry_after is not None
         assert refusal.retry_after >= 1
@@ -193,7 +193,7 @@ def test_a_full_queue_says_when_to_come_back_by_its_work() -> None:
     up(desk, 0)
     for _ in range(2):
         desk.admit(wish(), 0.0)
-    with pytest.raises(Refusal, match=r"queue is full \(2 requests\)") as refused:
+    with pytest.raises(RequestRefused, match=r"queue is full \(2 requests\)") as refused:
         desk.admit(wish(), 0.0)
     assert (refused.value.status, refused.value.headers) == (503, {"Retry-After": "14"})
 
@@ -203,7 +203,7 @@ def test_a_model_whose_units_have_all_failed_is_refused_and_those_that_wait_are_
     waiting = desk.admit(wish(model=2), 0.0)
     for unit in (2, 3):
         desk.lower_unit(unit, 1.0, coming=False)
-    with pytest.raises(Refusal, match="every unit of this model has failed"):
+    with pytest.raises(RequestRefused, match="every unit of this model has failed"):
         desk.admit(wish(model=2), 1.0)
     assert desk.overdue(1.0) == [waiting]
     desk.admit(wish(model=0), 1.0)

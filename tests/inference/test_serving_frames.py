@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirage.allocation.inference.serving import proof
-from mirage.allocation.inference.serving.frames import Assembler, BadFrame, frame, receive, send
+from mirage.allocation.inference.serving import addressbook
+from mirage.allocation.inference.serving.worker_connections import Assembler, BadFrame, frame, receive, send
 
 HEADERS = st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5), max_size=3)
 
@@ -57,10 +57,10 @@ def test_what_is_no_frame_is_refused(stream: bytes, why: str) -> None:
 
 
 def test_a_proof_is_for_one_side_one_challenge_and_one_secret() -> None:
-    challenge, secret = proof.fresh(), proof.fresh()
-    right = proof.prove(secret, "worker", challenge)
-    assert proof.proves(secret, "worker", challenge, right)
-    assert not proof.proves(secret, "gateway", challenge, right)
-    assert not proof.proves(secret, "worker", proof.fresh(), right)
-    assert not proof.proves(proof.fresh(), "worker", challenge, right)
-    assert not proof.proves(secret, "worker", challenge, None)
+    challenge, secret = addressbook.fresh(), addressbook.fresh()
+    right = addressbook.prove(secret, "worker", challenge)
+    assert addressbook.proves(secret, "worker", challenge, right)
+    assert not addressbook.proves(secret, "gateway", challenge, right)
+    assert not addressbook.proves(secret, "worker", addressbook.fresh(), right)
+    assert not addressbook.proves(addressbook.fresh(), "worker", challenge, right)
+    assert not addressbook.proves(secret, "worker", challenge, None)

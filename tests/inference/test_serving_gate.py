@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
-from mirage.allocation.inference.serving import links, proof
-from mirage.allocation.inference.serving.frames import Assembler, frame
-from mirage.allocation.inference.serving.links import Gate
+from mirage.allocation.inference.serving import addressbook, worker_connections
+from mirage.allocation.inference.serving.worker_connections import Assembler, WorkerListener, frame
 
 SILENT = 600
 
 
 async def flooded() -> tuple[int, dict[str, object]]:
     """How many of many silent connections stay, and what a worker receives that connects after them."""
-    gate = Gate()
+    gate = WorkerListener()
     await gate.open("127.0.0.1", "127.0.0.1")
     host, _, port = gate.address.rpartition(":")
     expected = gate.expect("cpu.1", "secret", {"models": []})
@@ -32,7 +31,7 @@ async def flooded() -> tuple[int, dict[str, object]]:
     reader, writer = await asyncio.open_connection(host, int(port))
     frames = Assembler(1 << 16)
     [(challenge, _)] = frames.feed(await reader.read(1 << 16))
-    answer = proof.prove(expected.secret, "worker", str(challenge["challenge"]))
+    answer = addressbook.prove(expected.secret, "worker", str(challenge["challenge"]))
     for part in frame({"unit": "cpu.1", "proof": answer, "challenge": "mine"}):
         writer.write(part)
     [(told, _)] = frames.feed(await reader.read(1 << 16))
@@ -45,5 +44,5 @@ async def flooded() -> tuple[int, dict[str, object]]:
 
 def test_connections_that_prove_nothing_are_few_and_keep_no_worker_out() -> None:
     stay, told = asyncio.run(flooded())
-    assert stay <= links._MOST_UNPROVEN < SILENT
-    assert told["proof"] == proof.prove("secret", "gateway", "mine")
+    assert stay <= worker_connections._MOST_UNPROVEN < SILENT
+    assert told["proof"] == addressbook.prove("secret", "gateway", "mine")

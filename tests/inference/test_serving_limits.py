@@ -18,10 +18,9 @@ from serving_models import write_scale
 from serving_site import KEYS, Reply, Site, digest
 
 from mirage.allocation.inference.serving import front
-from mirage.allocation.inference.serving.addressbook import StateFolder
-from mirage.allocation.inference.serving.jsonthread import JsonThread
-from mirage.allocation.inference.serving.memorybudget import MemoryBudget
-from mirage.allocation.inference.serving.refusals import Refusal
+from mirage.allocation.inference.serving.addressbook import GatewayStateFolder
+from mirage.allocation.inference.serving.admission import MemoryBudget, RequestRefused
+from mirage.allocation.inference.serving.service import JsonThread
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -183,13 +182,13 @@ def test_sender_holds_at_most_what_is_left_free() -> None:
     budget = MemoryBudget(100)
     with budget.reserved("a") as first:
         first.resize(50)
-        with pytest.raises(Refusal):
+        with pytest.raises(RequestRefused):
             first.resize(51)
         with budget.reserved("b") as second, budget.reserved("a") as third:
-            with pytest.raises(Refusal):
+            with pytest.raises(RequestRefused):
                 third.resize(1)
             second.resize(25)
-            with pytest.raises(Refusal):
+            with pytest.raises(RequestRefused):
                 second.resize(26)
             first.resize(30)
             third.resize(7)
@@ -232,7 +231,7 @@ def test_requests_of_one_client_at_a_front_leave_places_to_another(
 ) -> None:
     """There is no gateway: all of them wait for one."""
     monkeypatch.setattr(front, "most_connections", lambda: 30)
-    asked = front.Front(StateFolder(tmp_path), 30.0, MIB)
+    asked = front.Front(GatewayStateFolder(tmp_path), 30.0, MIB)
 
     async def ask(address: str, said: list[int]) -> None:
         scope = {"type": "http", "method": "GET", "path": "/v2", "query_string": b"", "headers": []}

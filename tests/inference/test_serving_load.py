@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
-from mirage.allocation.inference.serving.loading import LoadPlan, NoTarget, drive, summarize
+from mirage.allocation.inference.serving.load_client import LoadPlan, NoTarget, drive, summarize
 from mirage.cli.main import app
 
 if TYPE_CHECKING:

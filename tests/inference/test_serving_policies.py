@@ -12,28 +12,27 @@ import pytest
 from serving_world import FirstCome, make_desk
 
 from mirage.allocation.inference.registry import request_policy
+from mirage.allocation.inference.serving.admission import BudgetReservation, MemoryBudget
 from mirage.allocation.inference.serving.configfile import digest_of, read_config
-from mirage.allocation.inference.serving.desk import Desk, Wish
-from mirage.allocation.inference.serving.firstcome import first_come
-from mirage.allocation.inference.serving.gateway import Gateway
-from mirage.allocation.inference.serving.memorybudget import MemoryBudget, Reservation
+from mirage.allocation.inference.serving.gateway import Gateway, first_come
 from mirage.allocation.inference.serving.meters import ServingMeters
-from mirage.allocation.inference.serving.posts import Seat
+from mirage.allocation.inference.serving.request_queue import ArrivedRequest, RequestQueue
 from mirage.allocation.inference.serving.seating import estimates_of, system_of
-from mirage.domain.units import Dispatch
+from mirage.allocation.inference.serving.worker_supervisor import Seat
+from mirage.domain.inference import Dispatch
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mirage.allocation.inference.serving.exchanges import Answer
-    from mirage.domain.units import SystemView
+    from mirage.allocation.inference.serving.exchanges import WorkerAnswer
+    from mirage.domain.inference import SystemView
     from mirage.ports import RequestPolicy
 
 SECONDS = np.array([[0.01, 0.03], [0.05, math.nan], [math.nan, 0.02]])
 NAMES = ("fcfs", "edf", "llf", "sjf", "lft", "prema", "dream", "herald", "planaria", "random", "listed", "triage")
 
 
-def play(desk: Desk, policy: RequestPolicy, count: int) -> list[int]:
+def play(desk: RequestQueue, policy: RequestPolicy, count: int) -> list[int]:
     """Arrivals at random, ends when they are due; a unit is down periodically. The order of the answers."""
     chance, now, ends, answered = random.Random(3), 0.0, dict[int, tuple[float, int]](), list[int]()
     arrivals = sorted(chance.uniform(0, count * 0.008) for _ in range(count))
@@ -43,7 +42,9 @@ def play(desk: Desk, policy: RequestPolicy, count: int) -> list[int]:
         if arrivals and arrivals[0] <= now:
             arrivals.pop(0)
             model = chance.randrange(3)
-            desk.admit(Wish(model, chance.randrange(2), now + chance.choice([0.02, 0.2, math.inf]), 1.0), now)
+            desk.admit(
+                ArrivedRequest(model, chance.randrange(2), now + chance.choice([0.02, 0.2, math.inf]), 1.0), now
+            )
         for unit in [unit for unit, (end, _) in ends.items() if end <= now]:
             answered.append(ends.pop(unit)[1])
             desk.answered(unit, now)
@@ -67,7 +68,7 @@ def test_first_come_is_what_the_registry_calls_fcfs_where_units_are_alike() -> N
     for unit in (0, 2, 3):
         desk.raise_unit(unit)
     for model in (1, 2, 0, 1, 0, 2):
-        desk.admit(Wish(model, 0, math.inf, 1.0), 0.0)
+        desk.admit(ArrivedRequest(model, 0, math.inf, 1.0), 0.0)
     found, expected = first_come(desk.view(1.0)), FirstCome().decide(desk.view(1.0))
     assert (found.ready.tolist(), found.unit.tolist()) == (expected.ready.tolist(), expected.unit.tolist())
     assert len(found.ready) == 3
@@ -110,13 +111,19 @@ def gateway(folder: Path, policy: RequestPolicy) -> Gateway:
         f'[[tenant]]\nname = "t"\nkeys = ["{digest_of("x")}"]\n'
     )
     plan = read_config(path)
-    desk = Desk(system_of(plan), estimates_of(plan, {}), 1, 10, 10.0)
+    desk = RequestQueue(system_of(plan), estimates_of(plan, {}), 1, 10, 10.0)
     return Gateway(plan, desk, policy, ServingMeters(["t"], ["m"]))
 
 
-async def asked(hub: Gateway) -> Answer:
-    answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-    hub.ask(Wish(0, 0, math.inf, 1.0), {"model": "m"}, [b"abc"], answer, Reservation(MemoryBudget(1 << 20), 0))
+async def asked(hub: Gateway) -> WorkerAnswer:
+    answer: asyncio.Future[WorkerAnswer] = asyncio.get_running_loop().create_future()
+    hub.ask(
+        ArrivedRequest(0, 0, math.inf, 1.0),
+        {"model": "m"},
+        [b"abc"],
+        answer,
+        BudgetReservation(MemoryBudget(1 << 20), 0),
+    )
     return await answer
 
 
@@ -188,12 +195,11 @@ def test_what_a_policy_takes_is_counted_in_time_and_energy(tmp_path: Path, name:
 def test_agents_that_score_once_a_period_answer_every_request(tmp_path: Path, kind: str) -> None:
     torch = pytest.importorskip("torch", reason="training needs torch")
     pytest.importorskip("onnx", reason="agents are exported by onnx")
-    from mirage.allocation.inference.relmas.artifact import Matching, write_agent
-    from mirage.training.relmas.export import graph_of
-    from mirage.training.relmas.networks import Actor, Shape
+    from mirage.allocation.inference.relmas import Matching, write_agent
+    from mirage.training.relmas.ddpg import Actor, RelmasShape, graph_of
 
     torch.manual_seed(1)
-    actor = Actor(Shape())
+    actor = Actor(RelmasShape())
     with torch.no_grad():
         for weight in actor.parameters():
             weight.add_(0.2 * torch.randn(weight.shape))

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mirage.allocation.inference.serving.frames import receive
 from mirage.allocation.inference.serving.serverwatch import ServerWatch
-from mirage.client.portlisteners import listening_users, users_at
+from mirage.allocation.inference.serving.worker_connections import receive
+from mirage.client.listener import listening_users, users_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,10 +14,10 @@ from flooding import CONNECTIONS, flood
 from serving_models import write_scale
 from serving_site import KEYS, Site, digest, tensor
 
-from mirage.allocation.inference.serving.addressbook import StateFolder
+from mirage.allocation.inference.serving.addressbook import GatewayStateFolder
 from mirage.allocation.inference.serving.front import Front
-from mirage.allocation.inference.serving.httpserver import Listening, make_server
-from mirage.allocation.inference.serving.paces import AT_A_FRONT, REFUSALS_A_SECOND, REFUSALS_AT_ONCE
+from mirage.allocation.inference.serving.httpserver import HttpListenAddress, make_server
+from mirage.allocation.inference.serving.replies import AT_A_FRONT, REFUSALS_A_SECOND, REFUSALS_AT_ONCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -110,8 +110,8 @@ def test_tenant_refused_now_and_then_keeps_its_connection(site: Site) -> None:
 
 def test_client_of_a_front_is_refused_at_a_bounded_pace(tmp_path: Path) -> None:
     """There is no gateway: only what the front itself rejects, a body that is too large."""
-    listening = Listening("127.0.0.1", 0)
-    server = make_server(Front(StateFolder(tmp_path), 30.0, 10), listening)
+    listening = HttpListenAddress("127.0.0.1", 0)
+    server = make_server(Front(GatewayStateFolder(tmp_path), 30.0, 10), listening)
     bound = listening.bind()
     thread = threading.Thread(target=server.run, args=([bound],))
     thread.start()

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mirage.allocation.inference.serving.addressbook import Address, StateFolder
+from mirage.allocation.inference.serving.addressbook import GatewayAddress, GatewayStateFolder
 from mirage.allocation.inference.serving.front import Front
-from mirage.allocation.inference.serving.succession import take_over
-from mirage.cli.allocation_front import front_command
+from mirage.allocation.inference.serving.run import take_over
+from mirage.cli.allocation_serving import front_command
 from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
     from pathlib import Path
 
-OWN = Address("http://127.0.0.1:1", "token")
+OWN = GatewayAddress("http://127.0.0.1:1", "token")
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes directories of others")
 
 
@@ -33,7 +33,7 @@ def nobody() -> int:
 
 def refused(folder: Path) -> str:
     """Why the directory is taken by none of those who read or write there."""
-    state, said = StateFolder(folder), set[str]()
+    state, said = GatewayStateFolder(folder), set[str]()
     for use in (state.make, state.check, state.read_address, lambda: state.write_address(OWN)):
         with pytest.raises(ConfigError) as raised:
             use()
@@ -49,11 +49,11 @@ def refused(folder: Path) -> str:
 def test_state_folder_is_made_for_its_owner_alone(tmp_path: Path) -> None:
     umask = os.umask(0o002)
     try:
-        StateFolder(tmp_path / "a" / "b").make()
+        GatewayStateFolder(tmp_path / "a" / "b").make()
     finally:
         os.umask(umask)
     assert stat.S_IMODE((tmp_path / "a" / "b").stat().st_mode) == 0o700
-    StateFolder(tmp_path / "a" / "b").make()
+    GatewayStateFolder(tmp_path / "a" / "b").make()
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o750, 0o701])
@@ -80,7 +80,7 @@ def test_state_folder_of_another_user_is_refused(tmp_path: Path) -> None:
 
 
 def address_file(folder: Path) -> Path:
-    state = StateFolder(folder)
+    state = GatewayStateFolder(folder)
     state.make()
     state.write_address(OWN)
     assert state.read_address() == OWN
@@ -91,11 +91,11 @@ def test_address_behind_a_link_or_fifo_is_not_read(tmp_path: Path) -> None:
     file = address_file(tmp_path / "state")
     file.rename(tmp_path / "elsewhere")
     file.symlink_to(tmp_path / "elsewhere")
-    assert StateFolder(file.parent).read_address() is None
+    assert GatewayStateFolder(file.parent).read_address() is None
     file.unlink()
     os.mkfifo(file)
     began = time.monotonic()
-    assert StateFolder(file.parent).read_address() is None
+    assert GatewayStateFolder(file.parent).read_address() is None
     assert time.monotonic() - began < 2.0
 
 
@@ -103,7 +103,7 @@ def test_address_behind_a_link_or_fifo_is_not_read(tmp_path: Path) -> None:
 def test_address_of_another_user_is_not_read(tmp_path: Path) -> None:
     file = address_file(tmp_path / "state")
     os.chown(file, nobody(), -1)
-    assert StateFolder(file.parent).read_address() is None
+    assert GatewayStateFolder(file.parent).read_address() is None
 
 
 def test_front_of_an_open_state_folder_does_not_start(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_front_of_an_open_state_folder_does_not_start(tmp_path: Path) -> None:
 
 def test_front_asks_nobody_once_its_folder_is_open(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     address_file(tmp_path / "state")
-    front = Front(StateFolder(tmp_path / "state"), 0.5, 1 << 20)
+    front = Front(GatewayStateFolder(tmp_path / "state"), 0.5, 1 << 20)
     (tmp_path / "state").chmod(0o777)
     (tmp_path / "state" / "address.json").write_text(json.dumps({"url": OWN.url, "token": "theirs"}))
     status, body = asyncio.run(asked(front))

@@ -13,15 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from mirage.allocation.inference.serving.openinference import Asked, json_length, read_request, write_answer
-from mirage.allocation.inference.serving.refusals import Refusal
-from mirage.allocation.inference.serving.tensors import (
+from mirage.allocation.inference.serving.admission import RequestRefused
+from mirage.allocation.inference.serving.openinference import (
     DATATYPES,
+    InferenceRequest,
     Signature,
     Tensor,
     check_signature,
     cut,
     from_json,
+    json_length,
+    read_request,
+    write_answer,
 )
 
 if TYPE_CHECKING:
@@ -68,7 +71,7 @@ def test_a_request_is_read_as_it_was_written_in_json_or_bytes(
 @given(st.lists(ANY, min_size=1, max_size=4), st.booleans())
 def test_an_answer_is_written_as_it_can_be_read(found: list[np.ndarray], binary: bool) -> None:
     tensors = [Tensor.of(f"y{number}", array) for number, array in enumerate(found)]
-    body, headers = write_answer("m", Asked("", None, [], (), {}, binary), tensors)
+    body, headers = write_answer("m", InferenceRequest("", None, [], (), {}, binary), tensors)
     at = int(headers.get("inference-header-content-length", len(body)))
     outputs = json.loads(body[:at])["outputs"]
     read = cut(outputs, memoryview(body)[at:]) if binary else [from_json(output) for output in outputs]
@@ -80,7 +83,7 @@ def test_an_answer_is_written_as_it_can_be_read(found: list[np.ndarray], binary:
 def test_whatever_comes_is_a_request_or_refused_as_the_senders_fault(body: bytes, length: str | None) -> None:
     try:
         read_request(body, json_length(length, len(body)), anything)
-    except Refusal as refusal:
+    except RequestRefused as refusal:
         status = refusal.status
         assert status == 400
 
@@ -105,23 +108,23 @@ def test_whatever_comes_is_a_request_or_refused_as_the_senders_fault(body: bytes
     ],
 )
 def test_a_number_is_never_cut_off_or_wrapped_around(datatype: str, data: object, why: str) -> None:
-    with pytest.raises(Refusal, match=why):
+    with pytest.raises(RequestRefused, match=why):
         from_json({"name": "x", "datatype": datatype, "shape": [1], "data": data})
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e400", "-1e999"])
 def test_request_with_a_number_that_is_not_finite_is_refused(number: str) -> None:
     body = f'{{"inputs": [{{"name": "x", "datatype": "FP32", "shape": [2], "data": [1, {number}]}}]}}'
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(RequestRefused) as refused:
         read_request(body.encode(), len(body), anything)
     assert refused.value.status == 400
 
 
 def test_what_json_cannot_say_is_refused_not_written() -> None:
     tensor = Tensor.of("y", np.array([math.nan], np.float32))
-    with pytest.raises(Refusal, match="request binary_data"):
-        write_answer("m", Asked("", None, [], (), {}, False), [tensor])
-    body, _ = write_answer("m", Asked("", None, [], (), {"y": True}, False), [tensor])
+    with pytest.raises(RequestRefused, match="request binary_data"):
+        write_answer("m", InferenceRequest("", None, [], (), {}, False), [tensor])
+    body, _ = write_answer("m", InferenceRequest("", None, [], (), {"y": True}, False), [tensor])
     assert body.endswith(tensor.data)
 
 
@@ -130,9 +133,9 @@ def test_whole_numbers_of_64_bits_are_read_exactly() -> None:
     read = from_json({"name": "x", "datatype": "UINT64", "shape": [3], "data": values})
     assert read.array().tolist() == values
     for wrong in ([0, 2**64], [-1, 2**63]):
-        with pytest.raises(Refusal, match="out of the range of UINT64"):
+        with pytest.raises(RequestRefused, match="out of the range of UINT64"):
             from_json({"name": "x", "datatype": "UINT64", "shape": [2], "data": wrong})
-    with pytest.raises(Refusal, match="does not hold numbers"):
+    with pytest.raises(RequestRefused, match="does not hold numbers"):
         from_json({"name": "x", "datatype": "UINT64", "shape": [2], "data": [0.5, 2**63]})
 
 
@@ -159,7 +162,7 @@ def test_whole_numbers_of_64_bits_are_read_exactly() -> None:
 )
 def test_tensor_beyond_a_bound_is_rejected_in_a_short_text(change: dict[str, object], why: str) -> None:
     body = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [1]} | change]}).encode()
-    with pytest.raises(Refusal, match=why) as refused:
+    with pytest.raises(RequestRefused, match=why) as refused:
         read_request(body, len(body), anything)
     assert (refused.value.status, len(str(refused.value)) < 300) == (400, True)
 
@@ -179,7 +182,7 @@ def test_request_beyond_a_bound_is_rejected(document: dict[str, object], why: st
     body = json.dumps(
         {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [1]}]} | document
     ).encode()
-    with pytest.raises(Refusal, match=why):
+    with pytest.raises(RequestRefused, match=why):
         read_request(body, len(body), anything)
 
 
@@ -189,7 +192,7 @@ def test_shape_that_no_model_takes_is_rejected_before_numbers_are_read() -> None
         assert not outputs
 
     body = b'{"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 5], "data": "no numbers"}]}'
-    with pytest.raises(Refusal, match="expected \\[-1, 4\\]"):
+    with pytest.raises(RequestRefused, match="expected \\[-1, 4\\]"):
         read_request(body, len(body), check)
 
 
@@ -197,7 +200,7 @@ def test_long_text_among_numbers_takes_no_memory() -> None:
     data = ["x" * 10_000, *[1] * 100_000]
     tracemalloc.start()
     try:
-        with pytest.raises(Refusal, match="does not hold numbers"):
+        with pytest.raises(RequestRefused, match="does not hold numbers"):
             from_json({"name": "x", "datatype": "FP32", "shape": [1], "data": data})
         assert tracemalloc.get_traced_memory()[1] < 4 << 20
     finally:
@@ -206,14 +209,14 @@ def test_long_text_among_numbers_takes_no_memory() -> None:
 
 def test_answer_of_too_many_numbers_is_bytes_only() -> None:
     many = Tensor.of("y", np.ones(200_001, np.int8))
-    with pytest.raises(Refusal, match="request binary_data"):
-        write_answer("m", Asked("", None, [], (), {}, False), [many])
-    assert len(write_answer("m", Asked("", None, [], (), {"y": True}, False), [many])[0]) > 200_000
+    with pytest.raises(RequestRefused, match="request binary_data"):
+        write_answer("m", InferenceRequest("", None, [], (), {}, False), [many])
+    assert len(write_answer("m", InferenceRequest("", None, [], (), {"y": True}, False), [many])[0]) > 200_000
 
 
 def test_answer_in_several_parts_is_one_list() -> None:
     array = np.arange(10_000, dtype=np.int32).reshape(2, 5_000)
-    body, _ = write_answer("m", Asked("a", None, [], (), {}, False), [Tensor.of("y", array)])
+    body, _ = write_answer("m", InferenceRequest("a", None, [], (), {}, False), [Tensor.of("y", array)])
     assert json.loads(body) == {
         "model_name": "m",
         "outputs": [{"name": "y", "datatype": "INT32", "shape": [2, 5_000], "data": list(range(10_000))}],

@@ -17,8 +17,7 @@ import pytest
 from serving_models import write_scale
 from serving_site import KEYS, Site, digest, tensor
 
-from mirage.allocation.inference.serving.askers import Told, fine_loop
-from mirage.allocation.inference.serving.loading import LoadPlan, drive
+from mirage.allocation.inference.serving.load_client import LoadPlan, TimedAnswer, drive, fine_loop
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator
@@ -64,7 +63,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (own, most))
 
 
-def load(site: Site, who: str, rate: float) -> Awaitable[list[Told]]:
+def load(site: Site, who: str, rate: float) -> Awaitable[list[TimedAnswer]]:
     return drive(LoadPlan(site.url, KEYS[who], "scale", rate, SECONDS, None, 0))
 
 
@@ -91,7 +90,7 @@ def worker(site: Site, unit: str) -> int:
     raise AssertionError(f"no worker on {unit}")
 
 
-def statuses(told: list[Told]) -> Counter[int]:
+def statuses(told: list[TimedAnswer]) -> Counter[int]:
     return Counter(each.status for each in told)
 
 
@@ -99,7 +98,7 @@ def statuses(told: list[Told]) -> Counter[int]:
 def test_no_request_is_lost_with_the_workers_that_are_killed(site: Site, units: tuple[str, ...]) -> None:
     """But for one that was begun again on the second worker just before that was killed, too: it is rejected."""
 
-    async def play() -> list[Told]:
+    async def play() -> list[TimedAnswer]:
         told, _ = await asyncio.gather(load(site, "alice", 200.0), killing(site, *units))
         return told
 
@@ -116,7 +115,7 @@ def test_no_request_is_lost_with_the_workers_that_are_killed(site: Site, units: 
 
 
 def test_a_tenant_that_asks_too_much_takes_nothing_from_another(site: Site) -> None:
-    async def play() -> list[list[Told]]:
+    async def play() -> list[list[TimedAnswer]]:
         return await asyncio.gather(load(site, "alice", 50.0), load(site, "bob", 300.0))
 
     began = time.monotonic()

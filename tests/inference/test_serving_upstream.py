@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mirage.allocation.inference.serving.service import Identity
-from mirage.allocation.inference.serving.upstream import CutOff, Inquiry, Unreachable, Upstream
+from mirage.allocation.inference.serving.service import GatewayIdentity
+from mirage.allocation.inference.serving.upstream import CutOff, Unreachable, Upstream, UpstreamRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-GET = Inquiry("GET", "/path?query", [(b"X-Mine", b"1"), (b"Connection", b"close")], b"body")
+GET = UpstreamRequest("GET", "/path?query", [(b"X-Mine", b"1"), (b"Connection", b"close")], b"body")
 
 
 async def talk(
@@ -40,7 +40,7 @@ async def talk(
     upstream = Upstream(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
     for _ in answers:
         try:
-            reply = await upstream.ask(Inquiry(method, GET.target, GET.headers, GET.body))
+            reply = await upstream.ask(UpstreamRequest(method, GET.target, GET.headers, GET.body))
             try:
                 told.append((reply.status, b"".join([part async for part in reply.content])))
             finally:
@@ -105,22 +105,24 @@ def test_what_is_not_whole_is_told_apart_by_whether_it_had_begun(
 
 
 def test_nothing_is_asked_that_would_be_read_as_more_than_one_request() -> None:
-    async def ask(inquiry: Inquiry) -> None:
+    async def ask(inquiry: UpstreamRequest) -> None:
         server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
         async with server:
             await Upstream(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}").ask(inquiry)
 
     for inquiry in (
-        Inquiry("GET", "/ HTTP/1.1\r\nX: ", [], b""),
-        Inquiry("GET", "/a b", [], b""),
-        Inquiry("GET", "/", [(b"X", b"1\r\nContent-Length: 3")], b""),
+        UpstreamRequest("GET", "/ HTTP/1.1\r\nX: ", [], b""),
+        UpstreamRequest("GET", "/a b", [], b""),
+        UpstreamRequest("GET", "/", [(b"X", b"1\r\nContent-Length: 3")], b""),
     ):
         with pytest.raises(ValueError, match="invalid target"):
             asyncio.run(ask(inquiry))
 
 
 TOKEN = "the token of the state directory"
-KEYED = Inquiry("POST", "/v2/models/scale/infer", [(b"Authorization", b"Bearer a tenant's key")], b"its data")
+KEYED = UpstreamRequest(
+    "POST", "/v2/models/scale/infer", [(b"Authorization", b"Bearer a tenant's key")], b"its data"
+)
 
 
 def http_answer(text: str) -> bytes:
@@ -158,7 +160,7 @@ async def asked_of(prove: Callable[[str, str], str]) -> tuple[object, bytes]:
 
 
 def test_a_gateway_that_proves_itself_is_asked() -> None:
-    came, told = asyncio.run(asked_of(lambda challenge, own: Identity(TOKEN, own).prove(challenge)))
+    came, told = asyncio.run(asked_of(lambda challenge, own: GatewayIdentity(TOKEN, own).prove(challenge)))
     assert came == b"an answer"
     assert b"a tenant's key" in told
 
@@ -168,9 +170,9 @@ def test_a_gateway_that_proves_itself_is_asked() -> None:
     [
         lambda challenge, own: "",
         lambda challenge, own: challenge,
-        lambda challenge, own: Identity("a guess", own).prove(challenge),
-        lambda challenge, own: Identity(TOKEN, own).prove("a challenge of before"),
-        lambda challenge, own: Identity(TOKEN, "http://127.0.0.1:1").prove(challenge),
+        lambda challenge, own: GatewayIdentity("a guess", own).prove(challenge),
+        lambda challenge, own: GatewayIdentity(TOKEN, own).prove("a challenge of before"),
+        lambda challenge, own: GatewayIdentity(TOKEN, "http://127.0.0.1:1").prove(challenge),
         lambda challenge, own: "x" * 100_000,
     ],
     ids=["nothing", "echo", "guess", "replay", "answer-of-the-true-gateway-elsewhere", "flood"],

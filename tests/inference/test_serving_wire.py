@@ -17,7 +17,7 @@ from serving_site import KEYS, PATIENCE, Site, digest, tensor
 
 from mirage import boundedhttp
 from mirage.allocation.inference.serving import httpserver
-from mirage.allocation.inference.serving.httpserver import Listening, make_server
+from mirage.allocation.inference.serving.httpserver import HttpListenAddress, make_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -230,7 +230,7 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
 
 @contextmanager
 def served() -> Iterator[str]:
-    listening = Listening("127.0.0.1", 0)
+    listening = HttpListenAddress("127.0.0.1", 0)
     bound = listening.bind()
     server = make_server(app, listening)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve([bound])))

@@ -8,8 +8,8 @@ from plain_policies import PlainOrder, Waiting
 from system_cases import cost_table, request_table, unit_system
 
 from mirage.allocation.inference.encode import ImpossibleRequests
-from mirage.allocation.inference.simulation import SharingRules, SimulatedSystem, Stalled
-from mirage.domain.units import Dispatch
+from mirage.allocation.inference.simulation import NothingBegun, SharingRules, SimulatedSystem
+from mirage.domain.inference import Dispatch
 
 
 def test_one_request_takes_what_its_pieces_take() -> None:
@@ -100,7 +100,7 @@ def test_a_dispatch_that_cannot_be_is_refused(rows: list[int], units: list[int])
 @pytest.mark.parametrize("period", [0.0, 0.5])
 def test_a_policy_that_begins_nothing_is_stopped(period: float) -> None:
     system = SimulatedSystem(request_table([0.0], [0]), unit_system([0]), cost_table([[[1.0]]]), SharingRules())
-    with pytest.raises(Stalled, match="1 requests wait"):
+    with pytest.raises(NothingBegun, match="1 requests wait"):
         system.play(Waiting(period))
 
 

@@ -13,13 +13,12 @@ from system_cases import cases, cost_table, request_table, unit_system
 
 from mirage.allocation.inference.kernel.scored import KINDS, SETTINGS
 from mirage.allocation.inference.registry import request_policy
-from mirage.allocation.inference.scores import Scores
+from mirage.allocation.inference.scores import RequestScores
 from mirage.allocation.inference.simulation import SharingRules, SimulatedSystem
 
 if TYPE_CHECKING:
-    from mirage.allocation.inference.outcome import Outcome
-    from mirage.domain.request import CostTable, RequestTable
-    from mirage.domain.units import Dispatch, SystemView, UnitSystem
+    from mirage.allocation.inference.outcome import RequestRunResult
+    from mirage.domain.inference import CostTable, DeviceSet, Dispatch, RequestTable, SystemView
     from mirage.ports import RequestPolicy
 
 NAMES = [
@@ -34,7 +33,7 @@ NAMES = [
     "sjf:late-last+spare",
 ]
 
-Case = tuple["RequestTable", "UnitSystem", "CostTable"]
+Case = tuple["RequestTable", "DeviceSet", "CostTable"]
 
 
 class Asked:
@@ -65,15 +64,15 @@ class Scored:
     def decide(self, view: SystemView) -> Dispatch:
         raise AssertionError("its scores are asked for")
 
-    def scores(self, view: SystemView) -> Scores:
+    def scores(self, view: SystemView) -> RequestScores:
         count = len(view.request)
         self.seen.append((view.now, view.request.tolist()))
         columns = KINDS + len(view.costs.kinds)
         kept, coming = (self.rng.normal(size=(rows, columns)) for rows in (count, len(view.costs.models)))
-        return Scores(np.arange(count, dtype=np.int32), kept, coming)
+        return RequestScores(np.arange(count, dtype=np.int32), kept, coming)
 
 
-def same(one: Outcome, other: Outcome) -> bool:
+def same(one: RequestRunResult, other: RequestRunResult) -> bool:
     return (
         np.array_equal(one.end, other.end)
         and np.array_equal(one.busy, other.busy)
@@ -110,7 +109,7 @@ def test_scores_are_asked_for_once_a_period_and_followed(case: Case, delay: floa
         assert same(outcome, follow_by_hand(case))
 
 
-def follow_by_hand(case: Case) -> Outcome:
+def follow_by_hand(case: Case) -> RequestRunResult:
     policy, system = Scored(), SimulatedSystem(*case, SharingRules(logged=True))
     policy.begin()
     columns = KINDS + len(case[2].kinds)
@@ -123,7 +122,7 @@ def follow_by_hand(case: Case) -> Outcome:
             coming = scores.coming
             more = system.follow(scores, policy.parameters, tick)
         else:
-            none = Scores(np.zeros(0, np.int32), np.zeros((0, columns)), coming)
+            none = RequestScores(np.zeros(0, np.int32), np.zeros((0, columns)), coming)
             more, empty = system.follow(none, policy.parameters, tick), empty + 1
     outcome = system.outcome()
     return type(outcome)(**{**vars(outcome), "decisions": outcome.decisions - empty})

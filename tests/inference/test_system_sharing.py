@@ -15,8 +15,7 @@ from system_cases import cost_table, request_table, unit_system
 from mirage.allocation.inference.simulation import SharingRules, SimulatedSystem
 
 if TYPE_CHECKING:
-    from mirage.domain.request import CostTable, RequestTable
-    from mirage.domain.units import UnitSystem
+    from mirage.domain.inference import CostTable, DeviceSet, RequestTable
 
 RULES = st.sampled_from(["proportional", "roofline"])
 
@@ -38,7 +37,7 @@ def shares(wanted: list[Fraction], bandwidth: Fraction, rule: str) -> list[Fract
     return given
 
 
-def fluid(requests: RequestTable, system: UnitSystem, costs: CostTable, rule: str) -> list[Fraction]:
+def fluid(requests: RequestTable, system: DeviceSet, costs: CostTable, rule: str) -> list[Fraction]:
     """When each request ends, first come first served, the first free unit that can."""
     bandwidth, seconds, moved = Fraction(system.bandwidth), costs.seconds, costs.dram_bytes
     pieces = [list(range(*costs.first[model : model + 2])) for model in requests.model]
@@ -81,7 +80,7 @@ def fluid(requests: RequestTable, system: UnitSystem, costs: CostTable, rule: st
     return ends
 
 
-def drawn(seed: int, requests: int) -> tuple[RequestTable, UnitSystem, CostTable]:
+def drawn(seed: int, requests: int) -> tuple[RequestTable, DeviceSet, CostTable]:
     """Times at random, so that no two things happen at one time; some segments move nothing."""
     rng = np.random.default_rng(seed)
     models = [rng.uniform(0.5, 3.0, (rng.integers(1, 4), 2)).tolist() for _ in range(3)]

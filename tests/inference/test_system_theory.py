@@ -10,7 +10,7 @@ from system_cases import cost_table, unit_system
 
 from mirage.allocation.inference.registry import request_policy
 from mirage.allocation.inference.simulation import SharingRules, SimulatedSystem
-from mirage.domain.request import RequestTable
+from mirage.domain.inference import RequestTable
 
 MANY = 2_000_000
 

@@ -11,14 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from system_cases import cost_table, unit_system
 
+from mirage.allocation.inference.bound import capacity
 from mirage.allocation.inference.costs.tables import UnknownCostTable
 from mirage.allocation.inference.encode import isolated_seconds
-from mirage.allocation.inference.workload.arrivals import draw_times, read_trace
-from mirage.allocation.inference.workload.capacity import capacity
-from mirage.allocation.inference.workload.scenario import Bound, Bursts, Measure, Poisson
-from mirage.allocation.inference.workload.scenariofile import built_in_scenarios, find_scenario
-from mirage.allocation.inference.workload.stage import set_stage
-from mirage.allocation.inference.workload.synthetic import synthetic_costs
+from mirage.allocation.inference.workload.scenario import (
+    Bound,
+    Bursts,
+    Measure,
+    Poisson,
+    built_in_scenarios,
+    find_scenario,
+)
+from mirage.allocation.inference.workload.stage import draw_times, read_trace, set_stage, synthetic_costs
 from mirage.domain.errors import ConfigError, TraceError
 
 if TYPE_CHECKING:

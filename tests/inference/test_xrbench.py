@@ -14,13 +14,13 @@ import pytest
 from system_cases import cost_table, request_table, unit_system
 
 from mirage.allocation.inference.simulation import SharingRules, SimulatedSystem
-from mirage.domain.units import Dispatch
+from mirage.domain.inference import Dispatch
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mirage.allocation.inference.outcome import Outcome
-    from mirage.domain.units import SystemView
+    from mirage.allocation.inference.outcome import RequestRunResult
+    from mirage.domain.inference import SystemView
 
 LARGEST = 3e-5 + 1e-10
 """Milliseconds; the file has six digits behind the point."""
@@ -63,7 +63,7 @@ def column(frames: list[dict[str, str]], name: str) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def outcome(frames: list[dict[str, str]]) -> Outcome:
+def outcome(frames: list[dict[str, str]]) -> RequestRunResult:
     energy = {row["Model Name"]: float(row["Energy (mJ)"]) / 1e3 for row in frames}
     costs = cost_table([[[seconds]] for seconds in SECONDS.values()], joules=[[energy[name]] for name in SECONDS])
     requests = request_table(
@@ -75,14 +75,16 @@ def outcome(frames: list[dict[str, str]]) -> Outcome:
     return SimulatedSystem(requests, unit_system([0]), costs, SharingRules()).play(Published(order))
 
 
-def test_the_schedule_is_the_published_one(frames: list[dict[str, str]], outcome: Outcome) -> None:
+def test_the_schedule_is_the_published_one(frames: list[dict[str, str]], outcome: RequestRunResult) -> None:
     assert len(frames) == 115
     assert np.abs(outcome.begin * 1e3 - column(frames, "Dispatch Time (ms)")).max() <= LARGEST
     assert np.abs(outcome.end * 1e3 - column(frames, "Completion Time (ms)")).max() <= LARGEST
     assert outcome.figures.all.satisfaction == pytest.approx(107 / 115)
 
 
-def test_the_score_is_the_published_one(shared: Path, frames: list[dict[str, str]], outcome: Outcome) -> None:
+def test_the_score_is_the_published_one(
+    shared: Path, frames: list[dict[str, str]], outcome: RequestRunResult
+) -> None:
     with (shared / "yardsticks" / "xrbench" / f"summary_{RUN}").open(newline="") as lines:
         summary = {row[0]: row[1:] for row in csv.reader(lines)}
     delay = (outcome.end - outcome.requests.deadline) * 1e3

@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING
 import pytest
 from live_world import TestbedWorld
 
-from mirage.backends.acting.agent import AgentActuator
-from mirage.backends.acting.executor import execute
-from mirage.backends.acting.orderdesk import OrderDesk
-from mirage.backends.acting.own import own_links
-from mirage.backends.acting.ownerturns import TurnLimits
-from mirage.backends.acting.sudo import Helper, SudoActuator
-from mirage.backends.execution import Commands
+from mirage.backends.agent_queue import AgentActuator, AgentQueue
+from mirage.backends.execution import CommandRunner
+from mirage.backends.owner_turns import TurnLimits
 from mirage.backends.restactuator import RestActuator, TokenDirectory
-from mirage.backends.restclient import Address
+from mirage.backends.restclient import RestAddress
+from mirage.backends.sudo import Helper, SudoActuator
+from mirage.backends.user_side import execute, own_links
 
 if TYPE_CHECKING:
     import contextlib
@@ -38,7 +36,7 @@ DAEMON, STRANGER = "mirage", "carol"
 """The daemon's user in Slurm, and a user who lets no other act in her name."""
 
 
-def commands(testbed: Testbed, user: str, folder: Path) -> Commands:
+def commands(testbed: Testbed, user: str, folder: Path) -> CommandRunner:
     """Slurm's commands as ``user`` runs them, on the real clock."""
     environment = testbed.plain_environment(user)
     programs = folder / user
@@ -47,7 +45,7 @@ def commands(testbed: Testbed, user: str, folder: Path) -> Commands:
     for command in COMMANDS:
         real = shutil.which(command, path=environment["PATH"])
         write_program(programs / command, f'exec {become} {real} "$@"')
-    return Commands(environment | {"PATH": f"{programs}:{environment['PATH']}"}, timeout=20)
+    return CommandRunner(environment | {"PATH": f"{programs}:{environment['PATH']}"}, timeout=20)
 
 
 def as_user(user: str) -> list[str]:
@@ -62,7 +60,7 @@ def write_program(path: Path, text: str) -> None:
 
 def of_agents(testbed: Testbed, folder: Path, stack: contextlib.ExitStack) -> Actuator:
     """An agent each for alice and bob."""
-    desk, over = OrderDesk(lambda user, order_id, answer: None), threading.Event()
+    desk, over = AgentQueue(lambda user, order_id, answer: None), threading.Event()
 
     def serve(user: str) -> None:
         actuator = own_links(commands(testbed, user, folder), user)
@@ -128,7 +126,7 @@ def of_tokens(testbed: Testbed, folder: Path, stack: contextlib.ExitStack) -> Ac
     for user in ("alice", "bob"):
         (tokens / f"{user}.jwt").write_text(testbed.token(user))
     clock = TestbedWorld(testbed)
-    return RestActuator(Address.parse(testbed.rest), TokenDirectory(tokens), clock, timeout=60)
+    return RestActuator(RestAddress.parse(testbed.rest), TokenDirectory(tokens), clock, timeout=60)
 
 
 MODES = {"agent": of_agents, "sudo": of_sudo, "token": of_tokens}

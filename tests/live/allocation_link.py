@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirage.allocation.engine.journal import JournalReader, StateFolder
-from mirage.allocation.engine.ledger import Ledger
 from mirage.allocation.engine.status import bars, most_at_once
+from mirage.allocation.engine.task_states import TaskStates
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,8 +46,8 @@ class Work:
         done = self.testbed.run(getpass.getuser(), argv, f"#!/bin/bash\n{script}\n", env=environment)
         return int(done.stdout)
 
-    def ledger(self) -> Ledger:
-        ledger = Ledger()
+    def ledger(self) -> TaskStates:
+        ledger = TaskStates()
         if (self.state / "journal").is_dir():
             ledger.fold(JournalReader(StateFolder(self.state)).news())
         return ledger

@@ -8,7 +8,7 @@ import numpy as np
 
 from mirage.domain.jobtable import JobTable, Names, job_table
 from mirage.features.schema import schema
-from mirage.training.lessons import Lessons
+from mirage.training.dataset_split import DatasetSplit
 from mirage.training.tables import TablePlan, build_table
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def train_models(cluster: ClusterConfig, start: int, folder: Path) -> dict[str, 
     first, end = start + DAY, start + (DAYS - 1) * DAY
     plan = TablePlan(first, end, (1,), LIMIT, 90 * 60, 600, PARTITION)
     table = build_table(trace, cluster, plan, schema("v2"), folder / "table")
-    teaching, choosing = Lessons(first, first + 3 * (end - first) // 4, end).split(table)
+    teaching, choosing = DatasetSplit(first, first + 3 * (end - first) // 4, end).split(table)
     return {
         name: trainer.train(teaching, choosing, 0, folder / name) for name, trainer in small_trainers().items()
     }
@@ -71,13 +71,12 @@ def train_models(cluster: ClusterConfig, start: int, folder: Path) -> dict[str, 
 def small_trainers() -> dict[str, Trainer]:
     """The plugins' trainers, with short training."""
     from mirage_dqn import learning as dqn
-    from mirage_encoders.course import Course
     from mirage_encoders.networks import EncoderOptions
-    from mirage_encoders.trainer import ScoreTrainer
+    from mirage_encoders.trainer import ScoreTrainer, TrainingLength
     from mirage_policy_gradient import learning as policy_gradient
+    from mirage_random_forest.training import BoostingSettings as ForestSettings
     from mirage_random_forest.training import ForestTrainer
-    from mirage_random_forest.training import Settings as ForestSettings
-    from mirage_xgboost.training import Settings as BoostedSettings
+    from mirage_xgboost.training import BoostingSettings as BoostedSettings
     from mirage_xgboost.training import XGBoostTrainer
 
     from mirage.plugin import Weights
@@ -89,13 +88,13 @@ def small_trainers() -> dict[str, Trainer]:
         "random-forest": ForestTrainer(ForestSettings(trees=20, leaves=(10, 40), rows=400, columns=0.4)),
         "xgboost": XGBoostTrainer(BoostedSettings(rounds=20, thin=1, least_in_leaf=10)),
         "dqn": ScoreTrainer(
-            "dqn", "0", lambda *given: dqn.learn(*given, deep), Course(1, 6_400), Weights(), members=1
+            "dqn", "0", lambda *given: dqn.learn(*given, deep), TrainingLength(1, 6_400), Weights(), members=1
         ),
         "policy-gradient": ScoreTrainer(
             "policy-gradient",
             "0",
             lambda *given: policy_gradient.learn(*given, policy),
-            Course(1, 40_000),
+            TrainingLength(1, 40_000),
             Weights(),
             members=1,
         ),

@@ -14,10 +14,9 @@ from acting_modes import DAEMON, MODES, STRANGER, commands, of_agents, of_sudo, 
 from backends.contract import HOUR, Contract, Doing
 from live_world import TestbedWorld
 
-from mirage.backends.acting.operator import OperatorActuator
-from mirage.backends.acting.release import ReleaseCluster
 from mirage.backends.cli import CliCluster
 from mirage.backends.cli_actuator import CliActuator
+from mirage.backends.operator import OperatorActuator, ReleaseCluster
 from mirage.domain.chain import Chain, ChainId
 from mirage.domain.errors import ClusterUnavailable, NotPermitted
 from mirage.domain.job import ABSENT, JobChange, JobId, JobState, SignalReach

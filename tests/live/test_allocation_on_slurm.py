@@ -15,7 +15,7 @@ from allocation_link import PATIENCE, Work
 from test_daemon import record, start, write_config
 
 from mirage.allocation.ddl import registry
-from mirage.allocation.ddl.dispatch import Rules, dispatch
+from mirage.allocation.ddl.dispatch import DispatchRules, dispatch
 from mirage.allocation.engine.agent import Progress
 from mirage.allocation.engine.discovery import Device, NodeFound
 from mirage.allocation.engine.taskfile import read_plan
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from slurm_testbed import Testbed
 
-    from mirage.allocation.engine.ledger import Ledger
+    from mirage.allocation.engine.task_states import TaskStates
 
 # Counts minutes; on a save signal, and at its end (a signal just then restarts it), it writes down how far it is.
 COUNTS = """
@@ -133,12 +133,12 @@ def write_hundred(work: Work) -> None:
     work.write("\n".join(entries))
 
 
-def planned(work: Work) -> tuple[list[str], Ledger, list[tuple[str, int]]]:
+def planned(work: Work) -> tuple[list[str], TaskStates, list[tuple[str, int]]]:
     """The result of the same policy where nothing takes time: the starts; each end, and the starts before it."""
     ordering, placer = registry.ordering("sjf"), registry.placer("best-fit")
     site = Site.of(work.folder / "plan", *read_plan(work.folder / "tasks.toml").tasks)
     found = tuple(NodeFound(name, 32, 512_000, tuple(Device(n, "gpu:a100") for n in range(4))) for name in NODES)
-    agent = site.link(found=found, decide=lambda view: dispatch(view, ordering, placer, Rules()))
+    agent = site.link(found=found, decide=lambda view: dispatch(view, ordering, placer, DispatchRules()))
     engine, chance, ends = engine_of(agent), random.Random(7), list[tuple[str, int]]()
     while agent.cycle() is not Progress.OVER:
         key = chance.choice(sorted(engine.living.keys() - engine.ended.keys()))

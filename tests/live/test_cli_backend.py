@@ -11,10 +11,9 @@ import pytest
 from backends.contract import HOUR, MINUTE, Contract, Doing, World
 from live_world import TestbedWorld
 
-from mirage.backends.cli import CliCluster
+from mirage.backends.cli import CliCluster, past_jobs
 from mirage.backends.cli_actuator import CliActuator
-from mirage.backends.cli_history import past_jobs
-from mirage.backends.execution import Commands
+from mirage.backends.execution import CommandRunner
 from mirage.domain.errors import SubmissionRejected
 from mirage.domain.job import JobChange, JobId, JobState
 from mirage.domain.link import NO_JOB
@@ -36,7 +35,7 @@ class CliWorld(TestbedWorld):
         user = self.facts.user
         environment = testbed.plain_environment(user)
         path = run_as(user, programs, environment["PATH"])
-        self.commands = Commands(environment | {"PATH": path}, timeout=5)
+        self.commands = CommandRunner(environment | {"PATH": path}, timeout=5)
         self.cluster = CliCluster(self.commands, self)
         self.actuator = self.estimator = CliActuator(self.commands, user)
 

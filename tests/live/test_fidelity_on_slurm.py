@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING
 import pytest
 from slurm_testbed import PROGRAM, free_ports, state_directory
 
-from mirage.bench.fidelity.expecting import broken, recorded_schedule, simulated_schedule
-from mirage.bench.fidelity.playing import play
-from mirage.bench.fidelity.recording import read_recording
+from mirage.bench.fidelity import broken, recorded_schedule, simulated_schedule
+from mirage.bench.recordings import play, read_recording
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from mirage.bench.fidelity.recording import Recording
+    from mirage.bench.recordings import Recording
 
 SCENARIOS = ("backfill", "fair-share", "gres", "hold", "max-jobs")
 """One of each kind of rule; ``slurm-testbed/fidelity scenarios`` records all, which takes long."""

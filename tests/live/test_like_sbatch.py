@@ -24,13 +24,11 @@ import typer
 from acting_modes import DAEMON, MODES, ROOT, commands, interpreter
 from live_world import TestbedWorld
 
-from mirage.api.access.caller import Caller
-from mirage.api.access.scope import Scope
-from mirage.api.documents.definition import read_chain
-from mirage.backends.acting.operator import OperatorActuator
-from mirage.backends.acting.release import ReleaseCluster
+from mirage.api.access.caller import Caller, Scope
+from mirage.api.routes.chaindefinition import read_chain
 from mirage.backends.cli import CliCluster
 from mirage.backends.cli_actuator import CliActuator
+from mirage.backends.operator import OperatorActuator, ReleaseCluster
 from mirage.domain.errors import ClusterUnavailable
 from mirage.domain.link import NO_JOB
 

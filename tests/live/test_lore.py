@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mirage.backends.cli_history import past_jobs
-from mirage.backends.execution import Commands
+from mirage.backends.cli import past_jobs
+from mirage.backends.execution import CommandRunner
+from mirage.backends.owner_limits import CliStandings
 from mirage.backends.rest import RestCluster
-from mirage.backends.restclient import Address, Credentials, RestClient
-from mirage.backends.standings_cli import CliStandings
-from mirage.bootstrap.description import copied_from_slurm, described_by_slurm
+from mirage.backends.restclient import Credentials, RestAddress, RestClient
+from mirage.bootstrap.backends import copied_from_slurm, described_by_slurm
 from mirage.domain.decision import NO_LIMIT
 from mirage.domain.job import JobRequest, JobState
 from mirage.simulator.configuration.clusterfile import load_cluster
@@ -30,11 +30,13 @@ HOUR = 3_600
 
 
 @pytest.fixture
-def commands(privileged_testbed: Testbed) -> Commands:
-    return Commands(privileged_testbed.plain_environment("alice"))
+def commands(privileged_testbed: Testbed) -> CommandRunner:
+    return CommandRunner(privileged_testbed.plain_environment("alice"))
 
 
-def test_standings_are_known_and_limits_count_what_runs(privileged_testbed: Testbed, commands: Commands) -> None:
+def test_standings_are_known_and_limits_count_what_runs(
+    privileged_testbed: Testbed, commands: CommandRunner
+) -> None:
     testbed = privileged_testbed
     submit = ["sbatch", "--parsable", "-A", "limited", "-p", "cpu", "-t60", "-o/dev/null", "--wrap=sleep 600"]
     job_id = testbed.run("alice", submit).stdout.strip()
@@ -51,14 +53,14 @@ def test_standings_are_known_and_limits_count_what_runs(privileged_testbed: Test
 
 @pytest.fixture(params=["sacct", "slurmrestd"])
 def past(
-    request: pytest.FixtureRequest, privileged_testbed: Testbed, commands: Commands, tmp_path: Path
+    request: pytest.FixtureRequest, privileged_testbed: Testbed, commands: CommandRunner, tmp_path: Path
 ) -> Callable[[int, int], JobTable]:
     """Who is asked for the jobs between two times."""
     if request.param == "sacct":
         return partial(past_jobs, commands)
     token = tmp_path / "alice.jwt"
     token.write_text(privileged_testbed.token("alice"))
-    client = RestClient(Address.parse(privileged_testbed.rest), Credentials("alice", str(token)), timeout=30)
+    client = RestClient(RestAddress.parse(privileged_testbed.rest), Credentials("alice", str(token)), timeout=30)
     return RestCluster(client, privileged_testbed).past_jobs
 
 
@@ -84,7 +86,7 @@ def test_all_jobs_of_the_past_are_told_with_what_they_had(
 
 
 def test_the_cluster_is_as_its_own_slurm_conf_says(
-    privileged_testbed: Testbed, commands: Commands, tmp_path: Path
+    privileged_testbed: Testbed, commands: CommandRunner, tmp_path: Path
 ) -> None:
     found = described_by_slurm("", commands)
     assert found.node_count == len(privileged_testbed.nodes)

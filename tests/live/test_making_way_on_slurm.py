@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from test_one_writer_on_slurm import kept
 
-from mirage.domain.chain import Chain, ChainId, DoneCondition, Handover, HandoverPolicy
+from mirage.domain.chain import Chain, ChainId, DoneCondition, HandoverPolicy, HandoverSettings
 from mirage.domain.job import BatchScript, JobRequest, JobState, WarnSignal
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def test_link_that_makes_way_saves_and_ends_well(name: str, testbed: Testbed, tm
         getpass.getuser(),
         request,
         DoneCondition(exit_code=None, links=2),
-        handover=Handover(HandoverPolicy.ON_START, way),
+        handover=HandoverSettings(HandoverPolicy.ON_START, way),
         predictor="fixed:10m",
     )
     record = kept(testbed, [chain], tmp_path)[name]

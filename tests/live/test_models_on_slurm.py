@@ -17,8 +17,8 @@ import pytest
 from lean_python import lean_python
 from small_models import LIMIT, PARTITION, train_models
 
-from mirage.backends.execution import Commands
-from mirage.bootstrap.description import described_by_slurm
+from mirage.backends.execution import CommandRunner
+from mirage.bootstrap.backends import described_by_slurm
 from mirage.domain.chain import Chain, ChainId, ChainRecord, DoneCondition
 from mirage.domain.decision import ActionScores, WaitForecast
 from mirage.domain.job import BatchScript, JobRequest
@@ -54,7 +54,7 @@ def models(testbed: Testbed, tmp_path: Path) -> dict[str, Path]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        cluster = described_by_slurm("", Commands(testbed.plain_environment()))
+        cluster = described_by_slurm("", CommandRunner(testbed.plain_environment()))
         return train_models(cluster, int(testbed.now()) - 9 * DAY, tmp_path)
     finally:
         torch.set_num_threads(threads)

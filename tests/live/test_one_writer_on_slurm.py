@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from test_daemon import PATIENCE, start, write_config
 
 from mirage.domain.chain import Chain, ChainId, ChainRecord, ChainStatus, DoneCondition, Steering
-from mirage.domain.failurepolicy import FailurePolicies, FailurePolicy, Recovery
+from mirage.domain.failurepolicy import FailureAction, FailurePolicies, FailurePolicy
 from mirage.domain.job import BatchScript, JobRequest, WarnSignal
 from mirage.domain.link import NO_JOB, Link
 from mirage.store.opening import open_store
@@ -129,7 +129,7 @@ def test_pinned_link_does_not_begin_work_that_is_done(testbed: Testbed, tmp_path
 
 def test_link_queued_ahead_stays_away_once_the_chain_has_stopped(testbed: Testbed, tmp_path: Path) -> None:
     """Pinned, or held by a dependency: the daemon is down as the first link fails or is cancelled."""
-    end, stop = tmp_path / "end", FailurePolicies(exit=FailurePolicy(Recovery.STOP))
+    end, stop = tmp_path / "end", FailurePolicies(exit=FailurePolicy(FailureAction.STOP))
 
     def failer(name: str, *, alone: bool, partition: str, warned: bool = True) -> Chain:
         chain = replace(writer(name, tmp_path, partition), steering=Steering.AUTO, failures=stop)

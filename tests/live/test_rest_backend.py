@@ -15,7 +15,7 @@ from live_world import TestbedWorld
 
 from mirage.backends.rest import RestCluster, RestVersion
 from mirage.backends.restactuator import OwnToken, RestActuator, TokenDirectory
-from mirage.backends.restclient import Address, Credentials, RestClient
+from mirage.backends.restclient import Credentials, RestAddress, RestClient
 from mirage.domain.errors import ClusterUnavailable, NotPermitted, SubmissionRejected
 from mirage.domain.job import ABSENT, BatchScript, JobChange, JobState, SignalReach, WarnSignal
 from mirage.domain.link import NO_JOB
@@ -47,7 +47,7 @@ class RestWorld(TestbedWorld):
         for file in tokens.iterdir():
             file.unlink()
         (tokens / f"{user}.jwt").write_text(testbed.token(user))
-        address = Address.parse(testbed.rest)
+        address = RestAddress.parse(testbed.rest)
         self.client = RestClient(address, Credentials(user, str(tokens / f"{user}.jwt")), timeout=10)
         self.version = RestVersion(version)
         self.number = self.version.of(self.client)
@@ -99,7 +99,7 @@ class TestRestOverASocket(RestContract):
         world = RestWorld(privileged_testbed, tokens, found[len(found) // 2])
         user = world.facts.user
         privileged_testbed.service(f"slurmrestd@{user}", "start")
-        address = Address.parse(f"unix:{privileged_testbed.rest_socket(user)}")
+        address = RestAddress.parse(f"unix:{privileged_testbed.rest_socket(user)}")
         client = RestClient(address, Credentials(user), timeout=10)
         world.cluster = RestCluster(client, world, world.version)
         world.actuator = RestActuator(address, OwnToken(Credentials(user)), world, world.version, timeout=10)

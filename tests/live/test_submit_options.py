@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from mirage.domain.errors import BadSpelling
 from mirage.slurm.batchscript import SBATCH_LINE, read_directives
-from mirage.slurm.defaultlimit import read_default_limit
 from mirage.slurm.jobrequest import Sources, Surroundings, read_request
 from mirage.slurm.sbatch import sbatch_arguments
 from mirage.slurm.sbatchoptions import SBATCH, Word, given_by_environment
+from mirage.slurm.shares_and_partitions import read_default_limit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

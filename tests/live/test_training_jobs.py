@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 import pytest
 from small_models import LIMIT, PARTITION, drawn_trace
 
-from mirage.backends.execution import Commands
-from mirage.bootstrap.description import copied_from_slurm
-from mirage.daemon.launching import SlurmLauncher
-from mirage.daemon.training import Curriculum, Retraining
+from mirage.backends.execution import CommandRunner
+from mirage.bootstrap.backends import copied_from_slurm
+from mirage.daemon.training import Retraining, RetrainingSettings, SlurmLauncher
 from mirage.domain.objective import Weights
-from mirage.predictors.artifacts.shelf import Shelf
+from mirage.predictors.model_registry import ModelRegistry
 
 for _library in ("submitit", "sklearn", "onnx"):
     pytest.importorskip(_library)
@@ -113,12 +112,12 @@ def test_a_daemon_trains_anew_by_a_job(
     for name, value in surroundings.items():
         monkeypatch.setenv(name, value)
     begin = int(testbed.now()) - 21 * 86_400 - 3_600
-    shelf = Shelf(tmp_path / "models")
+    shelf = ModelRegistry(tmp_path / "models")
     past = drawn_trace(2, begin, 1, days=22)
     retraining = Retraining(
-        Curriculum(7 * 86_400, ("random-forest",), (1,), LIMIT, 60 * 86_400, Weights(), PARTITION),
+        RetrainingSettings(7 * 86_400, ("random-forest",), (1,), LIMIT, 60 * 86_400, Weights(), PARTITION),
         lambda since: past.take((past.submit >= since) & (past.submit < testbed.now())),
-        lambda folder: copied_from_slurm("", Commands(dict(os.environ)), folder),
+        lambda folder: copied_from_slurm("", CommandRunner(dict(os.environ)), folder),
         SlurmLauncher(),
         _Now(testbed),
         tmp_path / "training",

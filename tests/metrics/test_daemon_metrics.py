@@ -11,18 +11,18 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
 from mirage.bootstrap.assembly import assemble
-from mirage.bootstrap.world import World
+from mirage.bootstrap.cluster import ClusterConnection
 from mirage.config.loading import load_config
 from mirage.daemon.supervision import Supervisor
 from mirage.domain.chain import ChainRecord, DoneCondition
 from mirage.domain.errors import StoreUnavailable
-from mirage.provisioner.protection import Protection
+from mirage.provisioner.rejections import Protection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from mirage.bootstrap.service import Service
+    from mirage.bootstrap.service import DaemonService
     from mirage.domain.chain import Chain
 
 Samples = dict[tuple[str, ...], float]
@@ -38,7 +38,9 @@ class Site:
         self.cluster = FakeCluster(lambda request: fate, **cluster)
         self.cluster.rate = 1.0
         c = self.cluster
-        self.service: Service = assemble(load_config(file).config, World(c, c, c, c), lambda: None)
+        self.service: DaemonService = assemble(
+            load_config(file).config, ClusterConnection(c, c, c, c), lambda: None
+        )
         self.supervisor = Supervisor(self.service)
 
     def keep(self, *chains: Chain) -> None:

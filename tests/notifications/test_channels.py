@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mirage.domain.errors import ConfigError
-from mirage.domain.notice import Notice, NoticeKind
-from mirage.notifications.channel import Undeliverable
-from mirage.notifications.courier import MOST_AN_HOUR, Courier
-from mirage.notifications.mail import OwnerMail, Postbox, SiteMail
-from mirage.notifications.webhook import Webhook
+from mirage.domain.journal import Notice, NoticeKind
+from mirage.notifications.channels import OwnerMail, Postbox, SiteMail, Webhook
+from mirage.notifications.delivery import MOST_AN_HOUR, DeliveryQueue, Undeliverable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -308,7 +306,7 @@ LATER, NEVER = Undeliverable("busy", passing=True), Undeliverable("gone", passin
 def test_what_may_pass_is_tried_again_so_often(faults: list[Exception], result: str, left: int) -> None:
     channel, results = Scripted(list(faults)), Results()
     channel.gate.set()
-    courier = Courier(channel, results, pauses=(0.0, 0.0))
+    courier = DeliveryQueue(channel, results, pauses=(0.0, 0.0))
     courier.put(STUCK)
     assert results.wait_for(1) == [result]
     assert len(channel.faults) == left
@@ -322,7 +320,7 @@ def test_what_may_pass_is_tried_again_so_often(faults: list[Exception], result: 
 
 def test_a_channel_that_hangs_holds_nobody_up_and_what_overflows_is_counted() -> None:
     channel, results = Scripted(), Results()
-    courier = Courier(channel, results, room=2)
+    courier = DeliveryQueue(channel, results, room=2)
     for _ in range(10):
         courier.put(STUCK)
     dropped = len(results.heard)
@@ -335,7 +333,7 @@ def test_a_channel_that_hangs_holds_nobody_up_and_what_overflows_is_counted() ->
 
 def test_courier_full_of_one_user_still_takes_others() -> None:
     channel, results = Scripted(), Results()
-    courier = Courier(channel, results, room=10)
+    courier = DeliveryQueue(channel, results, room=10)
     for _ in range(100):
         courier.put(replace(STUCK, owner="mallory"))
     for owner in ("alice", "bob"):
@@ -351,7 +349,7 @@ def test_courier_full_of_one_user_still_takes_others() -> None:
 def test_courier_messages_of_one_user_an_hour_are_bounded() -> None:
     channel, results, now = Scripted(), Results(), [0.0]
     channel.gate.set()
-    courier = Courier(channel, results, room=1_000, now=lambda: now[0])
+    courier = DeliveryQueue(channel, results, room=1_000, now=lambda: now[0])
     for second in range(2 * MOST_AN_HOUR):
         now[0] = float(second)
         courier.put(replace(STUCK, owner="mallory"))
@@ -368,7 +366,7 @@ def test_courier_messages_of_one_user_an_hour_are_bounded() -> None:
 
 def test_courier_retries_one_user_while_others_are_served() -> None:
     channel, results = Scripted([LATER]), Results()
-    courier = Courier(channel, results, pauses=(3_600.0,))
+    courier = DeliveryQueue(channel, results, pauses=(3_600.0,))
     courier.put(replace(STUCK, owner="full_mailbox"))
     channel.gate.set()
     for owner in ("full_mailbox", "alice"):

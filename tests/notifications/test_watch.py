@@ -9,17 +9,17 @@ import pytest
 from fakes import HOUR, MIN, FakeCluster, Fate, chain
 
 from mirage.control.commands import CommandQueue
+from mirage.control.dependencies import LoopDependencies, LoopSettings
 from mirage.control.forecasts import ForecastLedger
-from mirage.control.guard import Guard, Guards
+from mirage.control.guard import Guards, PredictorGuard
 from mirage.control.loop import ControlLoop
-from mirage.control.memory import MemoryStore
-from mirage.control.outside import Outside, Policy
+from mirage.control.stores import MemoryStore
 from mirage.domain.chain import ChainId, ChainRecord, DoneCondition
 from mirage.domain.command import CancelChain, LiftProtection, PauseChain
-from mirage.domain.failurepolicy import FailurePolicies, FailurePolicy, Recovery
+from mirage.domain.failurepolicy import FailureAction, FailurePolicies, FailurePolicy
 from mirage.domain.job import JobState
-from mirage.domain.notice import Notice, NoticeKind
-from mirage.notifications.watch import Thresholds, Watch
+from mirage.domain.journal import Notice, NoticeKind
+from mirage.notifications.rules import NotificationRules, Thresholds
 from mirage.predictors.registry import build_predictor
 from mirage.provisioner.limits import Limits
 
@@ -40,10 +40,10 @@ class Site:
 
     def restart(self) -> None:
         c, self.commands, self.ledger = self.cluster, CommandQueue(), ForecastLedger()
-        outside = Outside(c, c, c, c, c, self.store, self, c, self.commands)
-        guard = Guard(build_predictor(self.predictor), build_predictor("reactive"))
-        self.loop = ControlLoop(outside, Guards(guard), Policy(limits=Limits(protect_after=2)))
-        self.watch = Watch(self.loop.status, Thresholds(), self.ledger)
+        outside = LoopDependencies(c, c, c, c, c, self.store, self, c, self.commands)
+        guard = PredictorGuard(build_predictor(self.predictor), build_predictor("reactive"))
+        self.loop = ControlLoop(outside, Guards(guard), LoopSettings(limits=Limits(protect_after=2)))
+        self.watch = NotificationRules(self.loop.status, Thresholds(), self.ledger)
 
     def write(self, entry: Entry) -> None:
         self.ledger.hear(entry)
@@ -88,7 +88,7 @@ def test_a_gap_that_nobody_saw_is_told_afterwards() -> None:
 
 
 def test_a_chain_that_stops_by_itself_is_stuck_and_one_that_was_cancelled_is_not() -> None:
-    failing = FailurePolicies(FailurePolicy(Recovery.STOP))
+    failing = FailurePolicies(FailurePolicy(FailureAction.STOP))
     fate = Fate(runtime=HOUR, state=JobState.FAILED, exit_code=1)
     site = Site(fate, chain(failures=failing), chain(failures=failing, name="other"))
     site.run(30 * MIN)
@@ -126,7 +126,7 @@ def test_an_outage_is_told_once_and_its_end() -> None:
 
 
 def test_protected_mode_is_told_on_and_off() -> None:
-    on = FailurePolicy(Recovery.CONTINUE)
+    on = FailurePolicy(FailureAction.CONTINUE)
     chains = [
         replace(chain(2 * HOUR, failures=FailurePolicies(on, on, on), name=name), owner=name) for name in "abc"
     ]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mirage.domain.decision import Wants
-from mirage.features.layout import FeatureSchema
-from mirage.features.table import Origin, Table
+from mirage.features.table import FeatureSchema, Origin, Table
 
 POINTS, GRID, STEPS = 25, 1_800, 3
 

@@ -15,10 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from learnable import LEVELS, USUAL, constant_graph, learnable, learnt, with_vectors
 
-from mirage.domain.decision import ActionScores, WaitForecast
+from mirage.domain.decision import ActionScores, PlannedStart, WaitForecast
 from mirage.domain.errors import ArtifactMismatch, ConfigError
 from mirage.domain.job import ABSENT
-from mirage.domain.plannedstart import PlannedStart
 from mirage.features.schema import encode, schema
 from mirage.plugin import (
     Scores,
@@ -28,10 +27,9 @@ from mirage.plugin import (
     load_artifact,
     write_artifact,
 )
-from mirage.predictors.artifacts import vectors
-from mirage.predictors.artifacts.answers import answers_from
-from mirage.predictors.artifacts.home import check_home
-from mirage.predictors.artifacts.shelf import Shelf
+from mirage.predictors import onnx_predictor
+from mirage.predictors.model_manifest import answers_from, check_home
+from mirage.predictors.model_registry import ModelRegistry
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,8 +63,8 @@ def test_it_holds_to_what_every_predictor_must(folder) -> None:
 
 
 def test_many_are_answered_as_each_alone(folder) -> None:
-    predictor = load_artifact(folder)
-    assert predictor.predict_all([USUAL] * 3) == [predictor.predict(USUAL)] * 3
+    onnx_predictor = load_artifact(folder)
+    assert onnx_predictor.predict_all([USUAL] * 3) == [onnx_predictor.predict(USUAL)] * 3
 
 
 def test_an_observation_becomes_a_vector_once_for_all_models_and_never_that_of_another(
@@ -78,12 +76,12 @@ def test_an_observation_becomes_a_vector_once_for_all_models_and_never_that_of_a
         made.append(observation.time)
         return encode(known, observation)
 
-    monkeypatch.setattr(vectors, "encode", counted)
+    monkeypatch.setattr(onnx_predictor, "encode", counted)
     one, other = load_artifact(folder), load_artifact(folder)
     first, second = (replace(USUAL, time=USUAL.time + k) for k in (1, 2))
     for observation in (first, second, first):
         assert one.predict(observation) == other.predict(observation)
-        assert (vectors.vector_of(schema("v2"), observation) == encode(schema("v2"), observation)).all()
+        assert (onnx_predictor.vector_of(schema("v2"), observation) == encode(schema("v2"), observation)).all()
     assert made == [first.time, second.time, first.time]
 
 
@@ -166,7 +164,7 @@ def test_a_file_that_is_not_regular_is_rejected_at_once(folder, name, kind) -> N
         case "large":
             path.touch()
             os.truncate(path, 300 << 20)
-    for read in (load_artifact, Shelf(folder.parent / "models").keep):
+    for read in (load_artifact, ModelRegistry(folder.parent / "models").keep):
         with pytest.raises(ArtifactMismatch, match=name):
             read(folder)
 
@@ -237,17 +235,17 @@ def test_a_partition_of_another_size_is_not_answered(folder) -> None:
 def test_features_without_weight_may_be_anything(tmp_path, table) -> None:
     weight = np.zeros(table.schema.size)
     weight[table.schema.names.index("plan_wait")] = 1
-    predictor = load_artifact(write_artifact(tmp_path / "one", replace(learnt(), weight=weight), table))
-    predictor.predict(replace(USUAL, window=replace(USUAL.window, rows=USUAL.window.rows * 40)))
+    onnx_predictor = load_artifact(write_artifact(tmp_path / "one", replace(learnt(), weight=weight), table))
+    onnx_predictor.predict(replace(USUAL, window=replace(USUAL.window, rows=USUAL.window.rows * 40)))
     with pytest.raises(ArtifactMismatch, match="plan_wait"):
-        predictor.predict(replace(USUAL, planned_start=PlannedStart.known(USUAL.time + 95 * HOUR)))
+        onnx_predictor.predict(replace(USUAL, planned_start=PlannedStart.known(USUAL.time + 95 * HOUR)))
 
 
 def test_an_answer_that_is_no_number_never_passes(tmp_path, table) -> None:
     model = constant_graph([1.0, float("nan"), 2.0])
-    predictor = load_artifact(write_artifact(tmp_path / "nan", replace(learnt(), model=model), table))
+    onnx_predictor = load_artifact(write_artifact(tmp_path / "nan", replace(learnt(), model=model), table))
     with pytest.raises(ValueError, match="not finite"):
-        predictor.predict(USUAL)
+        onnx_predictor.predict(USUAL)
 
 
 # Answers.

@@ -10,11 +10,10 @@ import pytest
 from learnable import USUAL, learnable, learnt, with_vectors
 
 from mirage.bench import predictors
-from mirage.domain.decision import Wants
+from mirage.domain.decision import NO_PLAN, PlanStatus, Wants
 from mirage.domain.errors import ConfigError
 from mirage.domain.job import JobState
 from mirage.domain.jobtable import Names, job_table
-from mirage.domain.plannedstart import NO_PLAN, PlanStatus
 from mirage.plugin import write_artifact
 
 if TYPE_CHECKING:

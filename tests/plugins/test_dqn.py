@@ -9,13 +9,10 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 from learnable import USUAL, learnable, with_vectors
 from mirage_dqn import _trainer, mlp_trainer, predictor
-from mirage_dqn.learning import DqnOptions, learn
-from mirage_dqn.memory import CounterfactualBuffer
-from mirage_encoders.course import Course
-from mirage_encoders.judging import mean_cost, scores
+from mirage_dqn.learning import CounterfactualBuffer, DqnOptions, learn
 from mirage_encoders.networks import EncoderOptions
-from mirage_encoders.selection import Patience
-from mirage_encoders.trainer import ScoreTrainer
+from mirage_encoders.selection import ValidationSchedule, mean_cost, scores
+from mirage_encoders.trainer import ScoreTrainer, TrainingLength
 from mirage_encoders.vector import HOLD, HOURS, SUBMIT
 from solvable import POINTS, SCHEMA, solvable
 from stable_baselines3.common.buffers import ReplayBuffer
@@ -28,7 +25,7 @@ SMALL = DqnOptions(
     batch=256,
     tau=0.05,
     follow_every=1_600,
-    patience=Patience(3_200, 8),
+    patience=ValidationSchedule(3_200, 8),
 )
 
 
@@ -101,9 +98,9 @@ def test_it_finds_a_policy_that_is_known(kind: str, steps: int) -> None:
     table, validation, fresh = solvable(0), solvable(1, 60), solvable(2, 100)
     options = DqnOptions(
         encoder=EncoderOptions(kind, 32), rate=2e-3, batch=256, tau=0.05, follow_every=1_600,
-        patience=Patience(3_200, 8),
+        patience=ValidationSchedule(3_200, 8),
     )  # fmt: skip
-    learned = learn(table, validation, 3, Course(0, steps), options)
+    learned = learn(table, validation, 3, TrainingLength(0, steps), options)
     best = -fresh.returns_of(fresh.best(Weights()), Weights()).mean()
     assert mean_cost(scores(learned.network, fresh), fresh) < best + 0.25, "hours; half a point of the grid"
     assert learned.course.steps in learned.curves["steps"]
@@ -112,9 +109,14 @@ def test_it_finds_a_policy_that_is_known(kind: str, steps: int) -> None:
 def test_the_plain_target_finds_it_too() -> None:
     table, validation, fresh = solvable(0), solvable(1, 60), solvable(2, 100)
     options = DqnOptions(
-        encoder=EncoderOptions("mlp", 32), rate=2e-3, batch=256, tau=0.05, horizon=1, patience=Patience(3_200, 12)
+        encoder=EncoderOptions("mlp", 32),
+        rate=2e-3,
+        batch=256,
+        tau=0.05,
+        horizon=1,
+        patience=ValidationSchedule(3_200, 12),
     )
-    learned = learn(table, validation, 3, Course(0, 80_000), options)
+    learned = learn(table, validation, 3, TrainingLength(0, 80_000), options)
     best = -fresh.returns_of(fresh.best(Weights()), Weights()).mean()
     assert mean_cost(scores(learned.network, fresh), fresh) < best + 0.35
 
@@ -122,15 +124,16 @@ def test_the_plain_target_finds_it_too() -> None:
 def test_the_same_seed_gives_the_same_network_and_another_one_another() -> None:
     table, validation = solvable(0, 50), solvable(1, 20)
     one, same, other = (
-        scores(learn(table, validation, seed, Course(1, 6_400), SMALL).network, validation) for seed in (1, 1, 2)
+        scores(learn(table, validation, seed, TrainingLength(1, 6_400), SMALL).network, validation)
+        for seed in (1, 1, 2)
     )
     np.testing.assert_array_equal(one, same)
     assert not np.array_equal(one, other)
 
 
 def test_without_a_validation_it_learns_as_long_as_it_is_told() -> None:
-    learned = learn(solvable(0, 50), None, 0, Course(2, 6_400), SMALL)
-    assert learned.course == Course(2, 6_400)
+    learned = learn(solvable(0, 50), None, 0, TrainingLength(2, 6_400), SMALL)
+    assert learned.course == TrainingLength(2, 6_400)
     assert learned.curves["steps"] == []
 
 
@@ -138,7 +141,7 @@ def quick_trainer() -> ScoreTrainer:
     def learn_so(table, validation, seed, course):
         return learn(table, validation, seed, course, SMALL)
 
-    return ScoreTrainer("dqn", "0.1.0", learn_so, Course(2, 6_400), Weights(), members=2)
+    return ScoreTrainer("dqn", "0.1.0", learn_so, TrainingLength(2, 6_400), Weights(), members=2)
 
 
 def test_in_charge_it_holds_to_what_every_predictor_must(tmp_path) -> None:

@@ -7,13 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from mirage_encoders.council import Council, best_margin
-from mirage_encoders.export import exported
-from mirage_encoders.extractor import policy_arguments
-from mirage_encoders.judging import Leads, first_submission, mean_cost, scores
-from mirage_encoders.networks import EncoderOptions, Layout, Mixture, encoder
-from mirage_encoders.pretraining import Pretraining, pretrain
-from mirage_encoders.statistics import moments
+from mirage_encoders.networks import EncoderOptions, Layout, Mixture, encoder, moments, policy_arguments
+from mirage_encoders.selection import Leads, Pretraining, first_submission, mean_cost, pretrain, scores
+from mirage_encoders.trainer import Council, best_margin, exported
 from mirage_encoders.vector import HOURS, TableVecEnv
 from solvable import POINTS, SCHEMA, solvable
 

@@ -17,19 +17,18 @@ from typer.testing import CliRunner
 
 from mirage.allocation.graph import Graph
 from mirage.allocation.inference.costs.examples import write_examples
-from mirage.allocation.inference.serving.networks import Network
+from mirage.allocation.inference.serving.networks import LoadedNetwork
 from mirage.bootstrap.predictors import named_predictor
 from mirage.cli.main import app
 from mirage.config.loading import load_config
 from mirage.domain.errors import ArtifactMismatch, ConfigError
-from mirage.modelgraph.checking import AGENT, PREDICTOR, check_graph
-from mirage.modelgraph.external import refuse_external
-from mirage.modelgraph.wire import BadGraph
+from mirage.modelgraph.checking import AGENT, PREDICTOR, check_graph, refuse_external
+from mirage.modelgraph.reading import BadGraph
 from mirage.plugin import write_artifact
-from mirage.predictors.artifacts.predictor import Model
-from mirage.predictors.artifacts.shelf import Shelf
-from mirage.predictors.artifacts.trees import Tree, trees_graph
-from mirage.predictors.artifacts.trial import try_model
+from mirage.predictors.model_registry import ModelRegistry
+from mirage.predictors.model_trial import try_model
+from mirage.predictors.onnx_predictor import OnnxModel
+from mirage.predictors.tree_graphs import Tree, trees_graph
 from mirage.store.opening import open_store
 
 N, tensor, v = h.make_node, h.make_tensor, h.make_tensor_value_info
@@ -140,20 +139,20 @@ def test_no_graph_reads_another_file(made, location: str, tmp_path: Path, monkey
     Path("secret").write_bytes(b"SECRETKEY")
     content = made(location)
     with pytest.raises(ArtifactMismatch, match="must not be run"):
-        Model(content, Path("x"), 3, 8)
+        OnnxModel(content, Path("x"), 3, 8)
     with pytest.raises(ArtifactMismatch, match="must not be run"):
         Graph(content, Path("x"))
     file = tmp_path / "served.onnx"
     file.write_bytes(content)
     with pytest.raises(ArtifactMismatch, match="another file"):
-        Network(str(file), 1, "cpu", {})
+        LoadedNetwork(str(file), 1, "cpu", {})
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_a_graph_that_blocks_or_fills_a_daemon_is_not_loaded(name: str) -> None:
     began = time.process_time()
     with pytest.raises(ArtifactMismatch, match="must not be run"):
-        Model(BAD[name], Path("x"), 3, 3)
+        OnnxModel(BAD[name], Path("x"), 3, 3)
     assert time.process_time() - began < 20, "rejected by what it says, not by running it"
 
 
@@ -259,7 +258,7 @@ def test_promotion_for_a_configuration_is_kept_where_its_daemon_looks(tmp_path: 
     file.write_text(f'[service]\nstate = "{tmp_path}/state"\n')
     result = CliRunner().invoke(app, ["models", "promote", str(good), "--config", str(file), "--force"])
     assert result.exit_code == 0, result.output
-    assert [each.current for each in Shelf(tmp_path / "state" / "models").versions()] == [True]
+    assert [each.current for each in ModelRegistry(tmp_path / "state" / "models").versions()] == [True]
     store = open_store(f"sqlite:///{tmp_path}/state/mirage.db")
     store.cluster.settle("elsewhere")
     store.close()
@@ -268,4 +267,4 @@ def test_promotion_for_a_configuration_is_kept_where_its_daemon_looks(tmp_path: 
     )
     refused = CliRunner().invoke(app, ["models", "promote", str(other), "--config", str(file)])
     assert (refused.exit_code, "elsewhere" in str(refused.exception)) == (1, True)
-    assert len(Shelf(tmp_path / "state" / "models").versions()) == 1
+    assert len(ModelRegistry(tmp_path / "state" / "models").versions()) == 1

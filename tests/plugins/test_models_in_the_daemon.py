@@ -10,19 +10,19 @@ import pytest
 from learnable import USUAL, learnable, learnt, with_vectors
 from typer.testing import CliRunner
 
+from mirage.bootstrap.cluster import ClusterInfo
 from mirage.bootstrap.policies import build_guards, models_in_shadow
-from mirage.bootstrap.world import Lore
 from mirage.cli import shadows
 from mirage.cli.main import app
 from mirage.config.loading import load_config
-from mirage.daemon.modeltrial import ModelTrial
+from mirage.daemon.chores import ModelTrial
 from mirage.domain.decision import RecentWaits
 from mirage.domain.errors import ClusterUnavailable, ConfigError
 from mirage.plugin import artifact_factory, write_artifact
 from mirage.predictors import registry
-from mirage.predictors.artifacts.shelf import Shelf
+from mirage.predictors.model_registry import ModelRegistry
 from mirage.predictors.registry import build_predictor
-from mirage.replay.shadows import Measured
+from mirage.replay.shadows import ShadowScore
 from mirage.simulator.configuration.clusterfile import load_cluster
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def config(folder: Path, loop: str) -> Config:
 
 
 def seeds(folder: Path, name: str) -> tuple[int, ...]:
-    guards = build_guards(config(folder, f'predictor = "average"\nshadows = ["{name}"]'), Lore())
+    guards = build_guards(config(folder, f'predictor = "average"\nshadows = ["{name}"]'), ClusterInfo())
     (shadow,) = guards.shadows
     guards.close()
     return shadow.predictor.manifest.seeds
@@ -54,7 +54,7 @@ def seeds(folder: Path, name: str) -> tuple[int, ...]:
 
 def test_a_model_is_named_by_folder_by_version_or_by_name_alone(tmp_path: Path) -> None:
     first, second = artifact(tmp_path / "first", 1), artifact(tmp_path / "second", 2)
-    shelf = Shelf(tmp_path / "state/models")
+    shelf = ModelRegistry(tmp_path / "state/models")
     kept = shelf.keep(second)
     assert not kept.current
     assert seeds(tmp_path, f"made-up:{first}") == (1,)
@@ -74,13 +74,13 @@ def test_what_was_tampered_with_stops_the_start_with_one_line(tmp_path: Path) ->
         'shadows = ["made-up:/nowhere"]',
     ):
         with pytest.raises(ConfigError) as raised:
-            build_guards(config(tmp_path, loop), Lore())
+            build_guards(config(tmp_path, loop), ClusterInfo())
         assert str(raised.value).startswith(f"loop.{loop.split(' ')[0]}")
         assert "\n" not in str(raised.value)
 
 
-def described(name: str) -> Lore:
-    return Lore(description=lambda: replace(load_cluster("demo"), name=name))
+def described(name: str) -> ClusterInfo:
+    return ClusterInfo(description=lambda: replace(load_cluster("demo"), name=name))
 
 
 def test_a_model_of_another_cluster_stops_the_start(tmp_path: Path) -> None:
@@ -101,12 +101,12 @@ def refuse() -> ClusterConfig:
     ("lore", "words"),
     [
         (described("made up"), "was changed since the model was trained"),
-        (Lore(), "cannot check whether it was trained on this cluster"),
-        (Lore(description=refuse), "trained on this cluster: scontrol: exit 1"),
+        (ClusterInfo(), "cannot check whether it was trained on this cluster"),
+        (ClusterInfo(description=refuse), "trained on this cluster: scontrol: exit 1"),
     ],
 )
 def test_a_cluster_that_has_changed_or_does_not_tell_is_warned_of(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, lore: Lore, words: str
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, lore: ClusterInfo, words: str
 ) -> None:
     build_guards(config(tmp_path, f'predictor = "made-up:{artifact(tmp_path / "made")}"'), lore).close()
     assert words in caplog.text
@@ -128,8 +128,8 @@ def test_where_a_model_knows_nothing_the_fallback_answers_and_it_is_said(tmp_pat
     guards.close()
 
 
-def measured(predictor: str, gain: float, handovers: int = 20) -> Measured:
-    return Measured(predictor, False, 20, 0.0, 1.0, 0.5, 0.8, handovers, 1.0, 0.5, 1.5, gain, 0.1)
+def measured(predictor: str, gain: float, handovers: int = 20) -> ShadowScore:
+    return ShadowScore(predictor, False, 20, 0.0, 1.0, 0.5, 0.8, handovers, 1.0, 0.5, 1.5, gain, 0.1)
 
 
 @pytest.mark.parametrize(("gain", "handovers", "promoted"), [(-0.4, 20, False), (0.4, 20, True), (-0.4, 2, True)])
@@ -137,13 +137,13 @@ def test_a_model_that_did_worse_in_shadow_is_promoted_by_force_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gain: float, handovers: int, promoted: bool
 ) -> None:
     made = artifact(tmp_path / "made")
-    watched = Shelf(tmp_path / "state/models").keep(made)
+    watched = ModelRegistry(tmp_path / "state/models").keep(made)
     name = f"made-up:{tmp_path / 'state/models/made-up' / watched.version}"
     found = (measured("average", 0.0), measured(name, gain, handovers))
     monkeypatch.setattr(shadows, "measurements", lambda *_: found)
     models = str(tmp_path / "state/models")
     result = CliRunner().invoke(app, ["models", "promote", str(made), "--models", models])
-    in_use = [version for version in Shelf(Path(models)).versions() if version.current]
+    in_use = [version for version in ModelRegistry(Path(models)).versions() if version.current]
     assert (result.exit_code, bool(in_use)) == ((0, True) if promoted else (4, False))
     if not promoted:
         assert "it would have cost 0.40 h more per handover" in result.output
@@ -154,15 +154,15 @@ def test_a_model_that_did_worse_in_shadow_is_promoted_by_force_only(
 def test_a_watched_model_is_asked_in_shadow_and_one_that_is_damaged_stops_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    shelf = Shelf(tmp_path / "state/models")
+    shelf = ModelRegistry(tmp_path / "state/models")
     shelf.watch(kept := shelf.keep(artifact(tmp_path / "made")))
     folder = tmp_path / "state/models/made-up" / kept.version
     told = config(tmp_path, 'predictor = "average"')
-    guards = build_guards(told, Lore(), in_shadow=models_in_shadow(told))
+    guards = build_guards(told, ClusterInfo(), in_shadow=models_in_shadow(told))
     assert [shadow.predictor.name for shadow in guards.shadows] == [f"made-up:{folder}"]
     guards.close()
     (folder / "model.onnx").write_bytes(b"no model")
-    guards = build_guards(told, Lore(), in_shadow=models_in_shadow(told))
+    guards = build_guards(told, ClusterInfo(), in_shadow=models_in_shadow(told))
     assert guards.shadows == ()
     guards.close()
     assert "event=model_not_watched" in caplog.text
@@ -181,7 +181,7 @@ def test_a_watched_model_is_asked_in_shadow_and_one_that_is_damaged_stops_nothin
 def test_a_watched_model_is_judged_by_the_sites_own_handovers(
     tmp_path: Path, of: dict[str, float], used: bool, watched: bool
 ) -> None:
-    shelf, changes = Shelf(tmp_path / "models"), []
+    shelf, changes = ModelRegistry(tmp_path / "models"), []
     shelf.watch(kept := shelf.keep(artifact(tmp_path / "made")))
     found = (measured("average", 0.0), measured(f"made-up:{tmp_path / 'models/made-up' / kept.version}", **of))
     trial = ModelTrial(shelf, lambda: found, lambda: changes.append(1))
@@ -190,7 +190,7 @@ def test_a_watched_model_is_judged_by_the_sites_own_handovers(
 
 
 def test_a_loss_in_one_partition_outweighs_a_gain_in_another(tmp_path: Path) -> None:
-    shelf = Shelf(tmp_path / "models")
+    shelf = ModelRegistry(tmp_path / "models")
     shelf.watch(kept := shelf.keep(artifact(tmp_path / "made")))
     name = f"made-up:{tmp_path / 'models/made-up' / kept.version}"
     found = (replace(measured(name, 0.4), partition="a"), replace(measured(name, -0.4), partition="b"))

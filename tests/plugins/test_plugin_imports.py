@@ -49,7 +49,7 @@ def test_what_the_sdk_names_is_there() -> None:
         ("mirage_random_forest", "trainer", "training", "sklearn.ensemble"),
         ("mirage_xgboost", "trainer", "training", "xgboost"),
         ("mirage_dqn", "mlp_trainer", "learning", "torch"),
-        ("mirage_policy_gradient", "ppo_trainer", "learning", "mirage_encoders.course"),
+        ("mirage_policy_gradient", "ppo_trainer", "learning", "mirage_encoders.trainer"),
     ],
 )
 def test_a_missing_library_is_named_with_what_installs_it(

@@ -10,20 +10,21 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from learnable import USUAL, learnable, with_vectors
-from mirage_encoders.course import Course
-from mirage_encoders.judging import mean_cost, scores
 from mirage_encoders.networks import EncoderOptions
-from mirage_encoders.selection import Patience
-from mirage_encoders.trainer import ScoreTrainer
+from mirage_encoders.selection import ValidationSchedule, mean_cost, scores
+from mirage_encoders.trainer import ScoreTrainer, TrainingLength
 from mirage_policy_gradient import mlp_trainer, ppo_trainer, predictor
-from mirage_policy_gradient.expected import entropy, expected_return
-from mirage_policy_gradient.learning import PolicyOptions, learn
+from mirage_policy_gradient.learning import PolicyOptions, entropy, expected_return, learn
 from solvable import POINTS, solvable
 
 from mirage.plugin import ConfigError, Weights, check_predictor
 
 SMALL = PolicyOptions(
-    algorithm="reinforce", encoder=EncoderOptions("mlp", 32), rate=3e-3, envs=64, patience=Patience(8_000, 30)
+    algorithm="reinforce",
+    encoder=EncoderOptions("mlp", 32),
+    rate=3e-3,
+    envs=64,
+    patience=ValidationSchedule(8_000, 30),
 )
 PPO = replace(SMALL, algorithm="ppo", rollout=24, batch=512, rate=1e-3, submit_chance=0.05)
 
@@ -71,14 +72,14 @@ def test_entropy_is_greatest_where_nothing_is_decided() -> None:
 def test_reinforce_finds_a_policy_that_is_known(kind: str) -> None:
     table, validation, fresh = solvable(0), solvable(1, 60), solvable(2, 100)
     options = replace(SMALL, encoder=EncoderOptions(kind, 32))
-    learned = learn(table, validation, 3, Course(0, 240_000), options)
+    learned = learn(table, validation, 3, TrainingLength(0, 240_000), options)
     best = -fresh.returns_of(fresh.best(Weights()), Weights()).mean()
     assert mean_cost(scores(learned.network, fresh), fresh) < best + 0.25, "hours; half a point of the grid"
 
 
 def test_ppo_finds_a_policy_that_is_known() -> None:
     table, validation, fresh = solvable(0), solvable(1, 60), solvable(2, 100)
-    learned = learn(table, validation, 3, Course(0, 120_000), PPO)
+    learned = learn(table, validation, 3, TrainingLength(0, 120_000), PPO)
     best = -fresh.returns_of(fresh.best(Weights()), Weights()).mean()
     assert mean_cost(scores(learned.network, fresh), fresh) < best + 0.25
 
@@ -87,7 +88,7 @@ def test_ppo_finds_a_policy_that_is_known() -> None:
 def test_the_same_seed_gives_the_same_network_and_another_one_another(options: PolicyOptions) -> None:
     table, validation = solvable(0, 70), solvable(1, 20)
     one, same, other = (
-        scores(learn(table, validation, seed, Course(1, 6 * 64 * POINTS), options).network, validation)
+        scores(learn(table, validation, seed, TrainingLength(1, 6 * 64 * POINTS), options).network, validation)
         for seed in (1, 1, 2)
     )
     np.testing.assert_array_equal(one, same)
@@ -99,7 +100,7 @@ def test_in_charge_it_holds_to_what_every_predictor_must(tmp_path) -> None:
         return learn(table, validation, seed, course, SMALL)
 
     teaching, choosing = (with_vectors(learnable(seed, 40), USUAL) for seed in (0, 1))
-    trainer = ScoreTrainer("policy-gradient", "0.1.0", learn_so, Course(2, 20_000), Weights(), members=2)
+    trainer = ScoreTrainer("policy-gradient", "0.1.0", learn_so, TrainingLength(2, 20_000), Weights(), members=2)
     folder = trainer.train(teaching, choosing, 0, tmp_path / "model")
     built = predictor(str(folder))
     assert built.name == f"policy-gradient:{folder}"
@@ -114,4 +115,4 @@ def test_a_wrong_use_says_what_to_do(tmp_path) -> None:
     with pytest.raises(ConfigError, match="later validation handovers"):
         ppo_trainer().train(solvable(0, 5), solvable(0, 5).between(0, 0), 0, tmp_path / "model")
     with pytest.raises(ConfigError, match="choose from ppo, reinforce"):
-        learn(solvable(0, 5), None, 0, Course(0, 1), PolicyOptions(algorithm="sarsa"))
+        learn(solvable(0, 5), None, 0, TrainingLength(0, 1), PolicyOptions(algorithm="sarsa"))

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from learnable import TOLD, USUAL, learnable, true_quantile, with_vectors
 from mirage_random_forest import predictor
-from mirage_random_forest.training import HOURS, ForestTrainer, Settings, forest_graph, leaf_masses
+from mirage_random_forest.training import HOURS, ForestSettings, ForestTrainer, forest_graph, leaf_masses
 
 from mirage.domain.errors import ArtifactMismatch, ConfigError
 from mirage.plugin import WaitDistribution, Weights, check_predictor, load_artifact, policy_scores, submit_points
-from mirage.predictors.artifacts.predictor import Model
+from mirage.predictors.onnx_predictor import OnnxModel
 
-QUICK = Settings(trees=20, leaves=(10, 80), rows=1_500, columns=0.4)
+QUICK = ForestSettings(trees=20, leaves=(10, 80), rows=1_500, columns=0.4)
 LEVELS = WaitDistribution(HOURS).levels
 
 
@@ -25,7 +25,7 @@ def trained(tmp_path_factory):
 
 
 def hours(folder, table) -> np.ndarray:
-    model = Model((folder / "model.onnx").read_bytes(), folder, table.schema.size, len(HOURS))
+    model = OnnxModel((folder / "model.onnx").read_bytes(), folder, table.schema.size, len(HOURS))
     output = model.run(table.features.reshape(-1, table.schema.size))
     return load_artifact(folder).manifest.answers.quantiles(output).reshape(*table.submit.shape, -1)
 
@@ -55,7 +55,9 @@ def test_onnx_answers_as_the_forest_itself(trained) -> None:
     table = learnable(4, 20)
     forest = ForestTrainer(QUICK)._grown(table, 10, 1, 12)
     vectors, wait = table.features.reshape(-1, table.schema.size), table.wait.ravel() / 3_600
-    model = Model(forest_graph(forest, leaf_masses(forest, vectors, wait)), trained, table.schema.size, len(HOURS))
+    model = OnnxModel(
+        forest_graph(forest, leaf_masses(forest, vectors, wait)), trained, table.schema.size, len(HOURS)
+    )
     asked, leaves = vectors[::17], forest.apply(vectors)
     expected = np.zeros((len(asked), len(HOURS)))
     for row, mine in enumerate(forest.apply(asked)):
@@ -67,7 +69,7 @@ def test_onnx_answers_as_the_forest_itself(trained) -> None:
 
 def test_the_same_seed_gives_the_same_model_and_another_one_another(tmp_path) -> None:
     def made(name: str, seed: int) -> bytes:
-        settings = Settings(trees=10, leaves=(20,), rows=300, columns=0.4)
+        settings = ForestSettings(trees=10, leaves=(20,), rows=300, columns=0.4)
         folder = ForestTrainer(settings).train(learnable(0, 30), learnable(1, 10), seed, tmp_path / name)
         return (folder / "model.onnx").read_bytes()
 

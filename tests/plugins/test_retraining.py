@@ -16,13 +16,12 @@ import numpy as np
 import pytest
 from learnable import USUAL, learnable, learnt, with_vectors
 
-from mirage.daemon.launching import LocalLauncher, SlurmLauncher, TrainingFailed
 from mirage.daemon.proof import LEAST
-from mirage.daemon.training import Curriculum, Retraining
+from mirage.daemon.training import LocalLauncher, Retraining, RetrainingSettings, SlurmLauncher, TrainingFailed
 from mirage.domain.errors import MirageError
 from mirage.domain.objective import Weights
 from mirage.plugin import write_artifact
-from mirage.predictors.artifacts.shelf import Shelf
+from mirage.predictors.model_registry import ModelRegistry
 from mirage.store.opening import open_store
 from mirage.trace.generator import generate
 from mirage.trace.readers import read_trace
@@ -83,11 +82,11 @@ class Setting:
         self.past = generate("demo", 1, days=60)
         self.first = int(self.past.submit[0])
         self.time = self.first + 50 * DAY
-        self.shelf = Shelf(folder / "models")
+        self.shelf = ModelRegistry(folder / "models")
         self.launcher = FakeLauncher()
         self.folder = folder
         self.changes = 0
-        self.curriculum = Curriculum(EVERY, ("made-up",), (1, 8, 1_000), 12 * HOUR, 60 * DAY, Weights())
+        self.curriculum = RetrainingSettings(EVERY, ("made-up",), (1, 8, 1_000), 12 * HOUR, 60 * DAY, Weights())
 
     def run(self) -> str:
         return Retraining(
@@ -280,7 +279,7 @@ def test_a_local_training_ends_with_the_daemon(tmp_path: Path) -> None:
 def test_a_local_training_is_killed_with_the_daemon(tmp_path: Path) -> None:
     trained = "import os, time; open('pid', 'w').write(str(os.getpid())); time.sleep(600)"
     daemon = (
-        "import pathlib, sys, threading; from mirage.daemon.launching import LocalLauncher\n"
+        "import pathlib, sys, threading; from mirage.daemon.training import LocalLauncher\n"
         f"place = pathlib.Path({str(tmp_path)!r})\n"
         f"LocalLauncher().run([sys.executable, '-c', {trained!r}], place, threading.Event())"
     )
@@ -314,7 +313,7 @@ def test_a_daemons_own_history_makes_a_model(
     monkeypatch.setenv("PYTHONPATH", installed)
     store = open_store(f"sqlite:///{tmp_path}/mirage.db")
     jobs = generate("demo", 1, days=23)
-    weights, shelf = Weights(), Shelf(tmp_path / "models")
+    weights, shelf = Weights(), ModelRegistry(tmp_path / "models")
     store.jobs.add(jobs)
 
     class Now:
@@ -322,7 +321,7 @@ def test_a_daemons_own_history_makes_a_model(
             return int(jobs.submit[0]) + 22 * DAY
 
     retraining = Retraining(
-        Curriculum(EVERY, ("xgboost",), (1,), 3 * HOUR, 60 * DAY, weights),
+        RetrainingSettings(EVERY, ("xgboost",), (1,), 3 * HOUR, 60 * DAY, weights),
         store.jobs.read,
         lambda work: "demo",
         LocalLauncher(),

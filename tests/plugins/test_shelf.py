@@ -18,8 +18,8 @@ from mirage.bootstrap.predictors import shelved
 from mirage.cli.models import models_app
 from mirage.domain.errors import ArtifactMismatch, ConfigError
 from mirage.plugin import load_artifact, write_artifact
-from mirage.predictors.artifacts.manifest import read_manifest
-from mirage.predictors.artifacts.shelf import Shelf
+from mirage.predictors.model_manifest import read_manifest
+from mirage.predictors.model_registry import ModelRegistry
 
 
 @pytest.fixture(scope="module")
@@ -29,12 +29,12 @@ def artifacts(tmp_path_factory):
     return [write_artifact(folder / str(seed), replace(learnt(), seeds=(seed,)), table) for seed in range(3)]
 
 
-def current(shelf: Shelf) -> list[tuple[int, ...]]:
+def current(shelf: ModelRegistry) -> list[tuple[int, ...]]:
     return [one.manifest.seeds for one in shelf.versions() if one.current]
 
 
 def test_the_last_promoted_is_in_use_and_each_rollback_goes_one_back(tmp_path, artifacts) -> None:
-    shelf = Shelf(tmp_path)
+    shelf = ModelRegistry(tmp_path)
     for artifact in artifacts:
         shelf.promote(artifact)
     assert current(shelf) == [(2,)]
@@ -47,14 +47,14 @@ def test_the_last_promoted_is_in_use_and_each_rollback_goes_one_back(tmp_path, a
 
 
 def test_promoting_again_changes_nothing(tmp_path, artifacts) -> None:
-    shelf = Shelf(tmp_path)
+    shelf = ModelRegistry(tmp_path)
     assert shelf.promote(artifacts[0]) == shelf.promote(artifacts[0])
     with pytest.raises(ConfigError, match="no earlier version"):
         shelf.rollback("made-up")
 
 
 def test_promoting_again_mends_a_version_that_was_damaged_on_the_shelf(tmp_path, artifacts) -> None:
-    shelf, artifact = Shelf(tmp_path), artifacts[0]
+    shelf, artifact = ModelRegistry(tmp_path), artifacts[0]
     kept = shelf.promote(artifact)
     graph = tmp_path / kept.name / kept.version / "model.onnx"
     whole = graph.read_bytes()
@@ -69,7 +69,7 @@ def test_promoting_again_mends_a_version_that_was_damaged_on_the_shelf(tmp_path,
 
 @pytest.mark.parametrize("content", [b"", b"\x00\xff\xfe", b"no version\n", b"x" * 2_000_000])
 def test_promoting_mends_a_list_of_promotions_that_was_damaged(tmp_path, artifacts, content: bytes) -> None:
-    shelf = Shelf(tmp_path / "models")
+    shelf = ModelRegistry(tmp_path / "models")
     first, second = (shelf.promote(artifact) for artifact in artifacts[:2])
     (tmp_path / "models" / first.name / "current").write_bytes(content)
     assert shelf.promote(artifacts[0]).current
@@ -79,7 +79,7 @@ def test_promoting_mends_a_list_of_promotions_that_was_damaged(tmp_path, artifac
 
 
 def test_a_version_on_the_shelf_can_be_promoted_where_it_is(tmp_path, artifacts) -> None:
-    shelf = Shelf(tmp_path)
+    shelf = ModelRegistry(tmp_path)
     first = shelf.promote(artifacts[0])
     shelf.promote(artifacts[1])
     shelf.promote(tmp_path / "made-up" / first.version)
@@ -88,7 +88,7 @@ def test_a_version_on_the_shelf_can_be_promoted_where_it_is(tmp_path, artifacts)
 
 
 def test_the_folder_of_versions_answers_with_the_one_in_use(tmp_path, artifacts) -> None:
-    shelf = Shelf(tmp_path)
+    shelf = ModelRegistry(tmp_path)
     shelf.promote(artifacts[0])
     shelf.promote(artifacts[2])
     assert load_artifact(tmp_path / "made-up").manifest.seeds == (2,)
@@ -104,24 +104,24 @@ def test_promoted_model_leaves_no_file_outside_the_shelf(tmp_path, artifacts, pl
     path.write_text(json.dumps(json.loads(path.read_text()) | {"plugin": plugin}))
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(ArtifactMismatch, match="plugin"):
-        Shelf(shelf).promote(hostile)
+        ModelRegistry(shelf).promote(hostile)
     assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_rollback_touches_no_directory_outside_the_shelf(tmp_path, artifacts) -> None:
-    outside = Shelf(tmp_path)
+    outside = ModelRegistry(tmp_path)
     for artifact in artifacts:
         outside.promote(artifact)
     pointer = tmp_path / "made-up" / "current"
     before = pointer.read_bytes()
     (tmp_path / "shelf").mkdir()
     with pytest.raises(ConfigError, match="not on the registry"):
-        Shelf(tmp_path / "shelf").rollback("../made-up")
+        ModelRegistry(tmp_path / "shelf").rollback("../made-up")
     assert pointer.read_bytes() == before
 
 
 def test_a_manifest_changed_on_the_shelf_is_not_used(tmp_path, artifacts) -> None:
-    shelf = Shelf(tmp_path)
+    shelf = ModelRegistry(tmp_path)
     version = shelf.promote(artifacts[0]).version
     path = tmp_path / "made-up" / version / "manifest.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"metrics": {"absolute_x": 0.0}}))
@@ -130,7 +130,7 @@ def test_a_manifest_changed_on_the_shelf_is_not_used(tmp_path, artifacts) -> Non
 
 
 def test_a_damaged_artifact_is_not_promoted(tmp_path, artifacts) -> None:
-    shelf, bad = Shelf(tmp_path / "shelf"), tmp_path / "bad"
+    shelf, bad = ModelRegistry(tmp_path / "shelf"), tmp_path / "bad"
     bad.mkdir()
     for path in artifacts[0].iterdir():
         (bad / path.name).write_bytes(path.read_bytes())
@@ -153,11 +153,11 @@ def test_model_whose_ranges_cannot_be_used_is_not_promoted(tmp_path, artifacts, 
     done = CliRunner().invoke(models_app, ["promote", str(broken), "--models", str(tmp_path / "shelf"), "--force"])
     assert isinstance(done.exception, ArtifactMismatch)
     assert "ranges.json" in str(done.exception)
-    assert not Shelf(tmp_path / "shelf").versions()
+    assert not ModelRegistry(tmp_path / "shelf").versions()
 
 
 def test_what_a_kill_leaves_behind_is_no_version(tmp_path, artifacts) -> None:
-    shelf = Shelf(tmp_path)
+    shelf = ModelRegistry(tmp_path)
     shelf.promote(artifacts[0])
     half = tmp_path / "made-up" / ".0123456789ab.xyz"
     half.mkdir()
@@ -167,9 +167,9 @@ def test_what_a_kill_leaves_behind_is_no_version(tmp_path, artifacts) -> None:
 
 
 def test_an_empty_shelf_has_nothing(tmp_path) -> None:
-    assert Shelf(tmp_path / "none").versions() == ()
+    assert ModelRegistry(tmp_path / "none").versions() == ()
     with pytest.raises(ConfigError, match="not on the registry"):
-        Shelf(tmp_path).rollback("xgboost")
+        ModelRegistry(tmp_path).rollback("xgboost")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="to become another user needs root")
@@ -182,7 +182,7 @@ def test_root_leaves_the_model_registry_to_the_account_of_the_daemon(tmp_path, a
     private.chmod(0o700)
     packages = for_all_users(tmp_path)
     if command == "rollback":
-        shelf = Shelf(state / "models")
+        shelf = ModelRegistry(state / "models")
         shelf.promote(artifacts[1])
         shelf.promote(private)
     for path in (state, *state.rglob("*")):
@@ -194,14 +194,14 @@ def test_root_leaves_the_model_registry_to_the_account_of_the_daemon(tmp_path, a
     ran = subprocess.run([*ANYONE, "models", *words], env=packages, umask=0o077, capture_output=True, check=False)
     assert ran.returncode == 0, ran.stderr
     assert {path.stat().st_uid for path in state.rglob("*")} == {65_534}
-    assert current(Shelf(state / "models")) == ([(1,)] if command == "rollback" else [(0,)])
+    assert current(ModelRegistry(state / "models")) == ([(1,)] if command == "rollback" else [(0,)])
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="to become another user needs root")
 def test_a_model_registry_that_cannot_be_read_is_named_and_concerns_trained_models_alone(
     tmp_path, artifacts
 ) -> None:
-    shelf = Shelf(tmp_path / "models")
+    shelf = ModelRegistry(tmp_path / "models")
     shelf.promote(artifacts[0])
     for_all_users(tmp_path)
     (tmp_path / "models").chmod(0o700)
@@ -232,7 +232,7 @@ def test_an_artifact_that_changes_while_it_is_read_is_not_promoted(tmp_path, art
         (folder / "manifest.json").write_text(json.dumps(other))
         return found
 
-    monkeypatch.setattr("mirage.predictors.artifacts.shelf.read_manifest", swapped)
+    monkeypatch.setattr("mirage.predictors.model_registry.read_manifest", swapped)
     with pytest.raises(ArtifactMismatch, match="while it was read"):
-        Shelf(tmp_path / "models").promote(folder)
+        ModelRegistry(tmp_path / "models").promote(folder)
     assert not (tmp_path / "models").exists()

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from learnable import TOLD, USUAL, learnable, true_quantile, with_vectors
 from mirage_xgboost import predictor
-from mirage_xgboost.training import LEVELS, Settings, XGBoostTrainer, boosted_graph
+from mirage_xgboost.training import LEVELS, BoostingSettings, XGBoostTrainer, boosted_graph
 
 from mirage.domain.errors import ArtifactMismatch, ConfigError
 from mirage.plugin import Weights, check_predictor, load_artifact, policy_scores, submit_points
-from mirage.predictors.artifacts.predictor import Model
+from mirage.predictors.onnx_predictor import OnnxModel
 
-QUICK = Settings(rounds=60, learning_rate=0.2, depth=3, columns=0.8)
+QUICK = BoostingSettings(rounds=60, learning_rate=0.2, depth=3, columns=0.8)
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def trained(tmp_path_factory):
 
 
 def hours(folder, table) -> np.ndarray:
-    model = Model((folder / "model.onnx").read_bytes(), folder, table.schema.size, len(LEVELS))
+    model = OnnxModel((folder / "model.onnx").read_bytes(), folder, table.schema.size, len(LEVELS))
     output = model.run(table.features.reshape(-1, table.schema.size))
     return load_artifact(folder).manifest.answers.quantiles(output).reshape(*table.submit.shape, -1)
 
@@ -53,13 +53,13 @@ def test_onnx_answers_as_xgboost_itself(trained) -> None:
     table = learnable(4, 20)
     booster, _ = XGBoostTrainer(QUICK)._boosted(table, 1, 25)
     vectors = table.features.reshape(-1, table.schema.size)
-    model = Model(boosted_graph(booster, 25), trained, table.schema.size, len(LEVELS))
+    model = OnnxModel(boosted_graph(booster, 25), trained, table.schema.size, len(LEVELS))
     np.testing.assert_allclose(model.run(vectors), np.expm1(booster.inplace_predict(vectors)), 1e-5, 1e-5)
 
 
 def test_the_same_seed_gives_the_same_model_and_another_one_another(tmp_path) -> None:
     def made(name: str, seed: int) -> bytes:
-        settings = Settings(rounds=20, learning_rate=0.2, depth=3, columns=0.3, least_in_leaf=10)
+        settings = BoostingSettings(rounds=20, learning_rate=0.2, depth=3, columns=0.3, least_in_leaf=10)
         folder = XGBoostTrainer(settings).train(learnable(0, 30), learnable(1, 10), seed, tmp_path / name)
         return (folder / "model.onnx").read_bytes()
 

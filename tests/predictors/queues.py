@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mirage.domain.decision import Observation, RecentWaits
+from mirage.domain.decision import Observation, PlannedStart, PlanStatus, RecentWaits
 from mirage.domain.job import ABSENT, JobRequest
-from mirage.domain.plannedstart import PlannedStart, PlanStatus
 from mirage.domain.snapshot import JobColumns, Snapshot
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from mirage.domain.errors import ConfigError
 from mirage.domain.objective import Weights
 from mirage.plugin import check_predictor, sample_observation
 from mirage.predictors.auto import ASK_AGAIN, Auto, Candidates
+from mirage.predictors.ensemble import Vote
 from mirage.predictors.registry import build_predictor
-from mirage.predictors.vote import Vote
 
 if TYPE_CHECKING:
     from mirage.domain.decision import Observation

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirage.predictors.conformal import STEP, QuantileTracker, censored_quantiles, scaled, unscaled
-from mirage.predictors.experts import AdaHedge, pinball
+from mirage.predictors.ensemble import AdaHedge, pinball
+from mirage.predictors.past_predictions import STEP, QuantileTracker, censored_quantiles, scaled, unscaled
 
 LEVELS = (0.1, 0.5, 0.9)
 

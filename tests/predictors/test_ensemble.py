@@ -14,7 +14,7 @@ from mirage.domain.decision import ActionScores, WaitForecast, Wants
 from mirage.domain.errors import ConfigError
 from mirage.plugin import check_predictor, sample_observation
 from mirage.predictors.ensemble import LEVELS, Ensemble, ensemble_of
-from mirage.predictors.experience import SPACING
+from mirage.predictors.past_predictions import SPACING
 from mirage.predictors.registry import build_predictor
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from queues import HOUR, REQUEST, Queue, queue
 
 from mirage.domain.decision import WaitForecast, Wants
 from mirage.plugin import check_predictor, sample_observation
-from mirage.predictors.conformal import scaled, unscaled
-from mirage.predictors.experience import KEPT, SPACING, ClassExperience, Experience
+from mirage.predictors.past_predictions import KEPT, SPACING, ClassExperience, Experience, scaled, unscaled
 from mirage.predictors.slurmplan import LEVELS, TRUST, SlurmPlan
 
 

@@ -12,8 +12,7 @@ from mirage.domain.decision import Observation, RecentWaits, WaitForecast
 from mirage.domain.job import NEVER, Job, JobId, JobRequest, JobState
 from mirage.domain.objective import Weights
 from mirage.domain.snapshot import JobColumns, PartitionState, Snapshot
-from mirage.predictors.auto import Auto, Candidates
-from mirage.predictors.idlequeue import idle_start, no_job_waits, with_waiting_jobs
+from mirage.predictors.auto import Auto, Candidates, idle_start, no_job_waits, with_waiting_jobs
 from mirage.predictors.registry import build_predictor
 
 if TYPE_CHECKING:

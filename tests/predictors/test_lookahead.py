@@ -15,9 +15,8 @@ from mirage.domain.decision import ActionScores, Observation, RecentWaits, Stand
 from mirage.domain.errors import SubmissionRejected
 from mirage.domain.job import JobRequest
 from mirage.domain.objective import Weights
-from mirage.predictors.lookahead import Budget, Lookahead
-from mirage.predictors.lookahead.predictor import LEARNING, LEVELS, LONG_QUEUE
-from mirage.predictors.lookahead.sampling import MOST_PENDING, Outlook
+from mirage.predictors.futures import MOST_PENDING, Outlook
+from mirage.predictors.lookahead import LEARNING, LEVELS, LONG_QUEUE, Budget, Lookahead
 from mirage.replay.closedloop import replay
 from mirage.simulator.resume import Resumption
 from mirage.simulator.simulation import Simulation

@@ -14,12 +14,9 @@ from mirage.domain.decision import Observation, RecentWaits
 from mirage.domain.job import ABSENT, NEVER, JobRequest, JobState
 from mirage.domain.jobtable import JobTable, Names, job_table
 from mirage.domain.snapshot import Snapshot
-from mirage.predictors.lookahead import runtimes
-from mirage.predictors.lookahead.arrivals import WEEK, Arrivals
-from mirage.predictors.lookahead.cancellations import Cancellations
-from mirage.predictors.lookahead.chance import following, uniforms
-from mirage.predictors.lookahead.past import Likeness, Past
-from mirage.predictors.lookahead.runtimes import Level, RunTimes
+from mirage.predictors import past_jobs
+from mirage.predictors.futures import WEEK, Cancellations, PastArrivals, following, uniforms
+from mirage.predictors.past_jobs import Level, Likeness, Past, RunTimes
 from mirage.simulator.resume import Resumption
 
 NOW = 40 * WEEK
@@ -123,7 +120,7 @@ def test_jobs_that_still_run_count_as_kaplan_and_meier_have_it(runs: list[tuple[
     even = Level(prior=1e-12, memory=1e15, fading=1.0)
     with pytest.MonkeyPatch.context() as patch:
         for name in ("SERIES", "USER", "CLASS"):
-            patch.setattr(runtimes, name, even)
+            patch.setattr(past_jobs, name, even)
         rows = [("ann", "job", 30 * HOUR, NOW - h * HOUR, NOW if done else ABSENT) for h, done in runs]
         table = jobs(rows)
         drawn = RunTimes(past(table)).draw(like(table, 0), np.array([0]), levels(2_000))
@@ -173,7 +170,7 @@ def test_run_times_are_the_same_however_few_mixtures_are_kept(monkeypatch: pytes
     waiting = Likeness(np.arange(many), np.zeros(many, dtype=np.int64), HOUR + np.arange(many))
     chance, elapsed = uniforms(1, np.arange(3), np.arange(many)), np.zeros(many, dtype=np.int64)
     expected = RunTimes(past(known)).draw(waiting, elapsed, chance)
-    monkeypatch.setattr(runtimes, "_MOST_KEPT", 10_000)
+    monkeypatch.setattr(past_jobs, "_MOST_KEPT", 10_000)
     few = RunTimes(past(known))
     tracemalloc.start()
     assert (few.draw(waiting, elapsed, chance) == expected).all()
@@ -222,7 +219,7 @@ def weekly(weeks: int) -> JobTable:
 
 
 def drawn_submissions(weeks: int, until: int, future: int) -> np.ndarray:
-    arrivals = Arrivals(past(weekly(weeks), NOW - 1), Resumption(CLUSTER).coming(weekly(weeks)), 0)
+    arrivals = PastArrivals(past(weekly(weeks), NOW - 1), Resumption(CLUSTER).coming(weekly(weeks)), 0)
     return arrivals.rows(arrivals.draw(future, until)).jobs["submit"]
 
 
@@ -236,7 +233,7 @@ def test_other_weeks_give_other_futures() -> None:
     rng = np.random.default_rng(0)
     times = np.sort(rng.integers(NOW - 6 * WEEK, NOW, 600)).tolist()
     table = jobs([("ann", "job", HOUR, time, time + 60) for time in times])
-    arrivals = Arrivals(past(table), Resumption(CLUSTER).coming(table), 0)
+    arrivals = PastArrivals(past(table), Resumption(CLUSTER).coming(table), 0)
     found = {tuple(arrivals.rows(arrivals.draw(f, NOW + 3 * DAY)).jobs["submit"].tolist()) for f in range(20)}
     assert len(found) >= 15
     for submissions in found:
@@ -248,7 +245,7 @@ def test_other_weeks_give_other_futures() -> None:
 def test_less_than_a_week_is_too_little() -> None:
     table = jobs([("ann", "job", HOUR, NOW - 3 * DAY, NOW - 2 * DAY)])
     with pytest.raises(ValueError, match="less than a week"):
-        Arrivals(past(table), Resumption(CLUSTER).coming(table), 0)
+        PastArrivals(past(table), Resumption(CLUSTER).coming(table), 0)
 
 
 def test_our_own_links_are_not_part_of_the_load() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mirage.domain.decision import WaitForecast
-from mirage.predictors.lookahead.predictor import HOUR, _forecast, _later
+from mirage.predictors.lookahead import HOUR, _forecast, _later
 
 
 def test_forecast_of_a_past_look_moves_with_the_time() -> None:

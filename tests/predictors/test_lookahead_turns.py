@@ -10,13 +10,12 @@ from test_lookahead import SMALL, seen
 
 from mirage.domain.decision import ActionScores
 from mirage.domain.job import JobId
-from mirage.predictors.lookahead import Lookahead
-from mirage.predictors.lookahead.predictor import AT_ONCE, LONGEST_PAUSE, LONGEST_WAIT
+from mirage.predictors.lookahead import AT_ONCE, LONGEST_PAUSE, LONGEST_WAIT, Lookahead
 
 if TYPE_CHECKING:
     from mirage.domain.decision import Observation
     from mirage.domain.job import Seconds
-    from mirage.predictors.lookahead.sampling import Outlook
+    from mirage.predictors.futures import Outlook
 
 CHAINS, MINUTE = 60, 60
 

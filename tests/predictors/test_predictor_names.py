@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING
 import pytest
 from api_world import definition
 
-from mirage.api.access.caller import Caller
-from mirage.api.access.scope import Scope
+from mirage.api.access.caller import Caller, Scope
 from mirage.api.conventions.problems import BadDocument
-from mirage.api.documents.definition import read_chain
+from mirage.api.routes.chaindefinition import read_chain
+from mirage.bootstrap.interface import replay_command
 from mirage.bootstrap.policies import build_guards
 from mirage.bootstrap.predictors import check_chosen, chosen_predictor, shelved
-from mirage.bootstrap.replays import replay_command
 from mirage.config.loading import load_config
 from mirage.domain.errors import ConfigError, MirageError, PluginNotFound
 from mirage.plugin import artifact_factory
 from mirage.predictors import registry
 from mirage.predictors.registry import build_predictor
-from mirage.replay.runs import Wish
+from mirage.replay.runs import ReplaySpec
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -114,7 +113,7 @@ def test_a_model_is_named_by_its_version_alone(tmp_path: Path) -> None:
 
 def test_a_replay_of_the_daemon_takes_the_same_names(tmp_path: Path) -> None:
     def command(*names: str) -> list[str]:
-        wish = Wish("generated:demo:1", "demo", names, 1, 3_600, "2025-01-01", "2025-01-02", 600, 60, 2, "")
+        wish = ReplaySpec("generated:demo:1", "demo", names, 1, 3_600, "2025-01-01", "2025-01-02", 600, 60, 2, "")
         return replay_command(wish, "demo", tmp_path)
 
     model = tmp_path / "made-up" / VERSION

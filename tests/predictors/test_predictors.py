@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirage.domain.decision import Observation, RecentWaits, WaitForecast
+from mirage.domain.decision import Observation, PlannedStart, PlanStatus, RecentWaits, WaitForecast
 from mirage.domain.errors import ConfigError, PluginNotFound
 from mirage.domain.job import ABSENT, JobRequest
-from mirage.domain.plannedstart import PlannedStart, PlanStatus
 from mirage.domain.snapshot import Snapshot
 from mirage.features.waitclass import ENOUGH, LIMIT_BOUNDS, NODE_BOUNDS, USED
 from mirage.predictors.registry import build_predictor, predictor_names

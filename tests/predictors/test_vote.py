@@ -14,10 +14,10 @@ from queues import HOUR, Told
 
 from mirage.domain.decision import ActionScores, Submit, WaitForecast, Wants
 from mirage.domain.errors import ConfigError
-from mirage.domain.objective import Aim, AimKind, Weights
+from mirage.domain.objective import Objective, ObjectiveKind, Weights
 from mirage.plugin import check_predictor, sample_observation
+from mirage.predictors.ensemble import Vote
 from mirage.predictors.registry import build_predictor
-from mirage.predictors.vote import Vote
 from mirage.provisioner.decide import DecisionRule, weigh
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def test_without_predecessor_the_mean_forecast_is_the_answer() -> None:
 
 
 def test_chain_that_wants_something_else_is_decided_by_the_mean_forecast() -> None:
-    rule = replace(DecisionRule(), aim=Aim(AimKind.NO_INTERRUPTION, 0.9))
+    rule = replace(DecisionRule(), aim=Objective(ObjectiveKind.NO_INTERRUPTION, 0.9))
     members = [scores("a", -1), scores("b", -1), waits("c", -3.0, 1.0)]
     assert not submits(Vote(members, "vote", Weights()).predict(SEEN), DecisionRule())
     assert submits(Vote(members, "vote", Weights()).predict(SEEN), rule)

@@ -10,15 +10,14 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from mirage.domain.chain import Handover, HandoverPolicy
-from mirage.domain.decision import ActionScores, Hold, Observation, RecentWaits, Submit, WaitForecast
+from mirage.domain.chain import HandoverPolicy, HandoverSettings
+from mirage.domain.decision import ActionScores, Defer, Observation, RecentWaits, Submit, WaitForecast
 from mirage.domain.errors import BadSpelling
 from mirage.domain.job import Job, JobId, JobRequest, JobState, WarnSignal
-from mirage.domain.objective import CHEAPEST, Aim, AimKind
+from mirage.domain.objective import CHEAPEST, Objective, ObjectiveKind
 from mirage.domain.snapshot import JobColumns, Snapshot
-from mirage.provisioner.aims import parse_aim, problem_of, spell_aim
-from mirage.provisioner.chances import chance_before, expected_overlap
-from mirage.provisioner.decide import DecisionRule, weigh
+from mirage.provisioner.decide import DecisionRule, chance_before, expected_overlap, weigh
+from mirage.provisioner.objectives import format_objective, parse_objective, problem_of
 
 HOUR = 3_600
 END = 48 * HOUR
@@ -59,7 +58,7 @@ def test_chances_and_means_are_those_of_a_sample(forecast: WaitForecast, instant
     assert expected_overlap(forecast, instant) == pytest.approx(overlap, abs=0.1)
 
 
-def first_submission(aim: Aim, mean: float, **rule: float) -> int:
+def first_submission(aim: Objective, mean: float, **rule: float) -> int:
     """Deciding each minute, the wait being drawn again at each from the same exponential distribution."""
     decided = DecisionRule(aim=aim, **rule)
     for now in range(0, END, 60):
@@ -71,14 +70,14 @@ def first_submission(aim: Aim, mean: float, **rule: float) -> int:
 @pytest.mark.parametrize("chance", [0.5, 0.8, 0.95])
 @pytest.mark.parametrize("mean", [HOUR, 6 * HOUR])
 def test_so_many_start_in_time_as_are_wanted(chance: float, mean: float) -> None:
-    left = END - first_submission(Aim(AimKind.NO_INTERRUPTION, chance), mean)
+    left = END - first_submission(Objective(ObjectiveKind.NO_INTERRUPTION, chance), mean)
     assert 1 - math.exp(-left / mean) == pytest.approx(chance, abs=0.02)
 
 
 @pytest.mark.parametrize("allowed", [0, HOUR // 2, 3 * HOUR])
 @pytest.mark.parametrize("mean", [HOUR, 6 * HOUR])
 def test_no_more_overlap_is_expected_than_is_allowed_and_no_less(allowed: int, mean: float) -> None:
-    left = END - first_submission(Aim(AimKind.OVERLAP, allowed), mean)
+    left = END - first_submission(Objective(ObjectiveKind.OVERLAP, allowed), mean)
     expected = left - mean * (1 - math.exp(-left / mean))
     assert expected <= allowed + 0.01 * mean
     assert expected >= allowed - 0.01 * mean - 60
@@ -86,12 +85,12 @@ def test_no_more_overlap_is_expected_than_is_allowed_and_no_less(allowed: int, m
 
 @given(forecasts(), st.floats(0.01, 0.99), st.floats(0.01, 0.99))
 def test_to_want_more_never_submits_later(forecast: WaitForecast, one: float, two: float) -> None:
-    def submits(aim: Aim) -> bool:
+    def submits(aim: Objective) -> bool:
         return isinstance(weigh(at(0, 1_000), forecast, DecisionRule(aim=aim)), Submit)
 
     low, high = sorted((one, two))
-    for kind, unit in ((AimKind.NO_INTERRUPTION, 1.0), (AimKind.OVERLAP, 1_000.0)):
-        assert submits(Aim(kind, unit * high)) or not submits(Aim(kind, unit * low))
+    for kind, unit in ((ObjectiveKind.NO_INTERRUPTION, 1.0), (ObjectiveKind.OVERLAP, 1_000.0)):
+        assert submits(Objective(kind, unit * high)) or not submits(Objective(kind, unit * low))
 
 
 @given(forecasts(), st.integers(1, 1_500), st.floats(0.1, 0.9), st.floats(0, 0.5))
@@ -129,25 +128,25 @@ def test_a_hand_over_that_costs_little_leans_to_early_starts() -> None:
 @pytest.mark.parametrize(
     ("handover", "seconds"),
     [
-        (Handover(), math.inf),
-        (Handover(max_overlap=600), 600),
-        (Handover(HandoverPolicy.ON_START, WarnSignal("TERM", 90)), 90),
-        (Handover(HandoverPolicy.ON_START, WarnSignal("TERM", 90), 600), 90),
-        (Handover(HandoverPolicy.WHEN_READY, WarnSignal("TERM", 90)), 90),
-        (Handover(HandoverPolicy.WHEN_READY, WarnSignal("TERM", 90), 600), 600),
+        (HandoverSettings(), math.inf),
+        (HandoverSettings(max_overlap=600), 600),
+        (HandoverSettings(HandoverPolicy.ON_START, WarnSignal("TERM", 90)), 90),
+        (HandoverSettings(HandoverPolicy.ON_START, WarnSignal("TERM", 90), 600), 90),
+        (HandoverSettings(HandoverPolicy.WHEN_READY, WarnSignal("TERM", 90)), 90),
+        (HandoverSettings(HandoverPolicy.WHEN_READY, WarnSignal("TERM", 90), 600), 600),
     ],
 )
-def test_how_long_both_run_is_the_hand_overs_to_say(handover: Handover, seconds: float) -> None:
+def test_how_long_both_run_is_the_hand_overs_to_say(handover: HandoverSettings, seconds: float) -> None:
     assert handover.together == seconds
 
 
 def test_scores_decide_for_prices_and_the_forecast_beside_them_for_all_else() -> None:
     early = WaitForecast((0.1, 0.9), (END - 9_000.0, END - 1_000.0))
     scores = ActionScores(submit=1.0, hold=0.0, forecast=early)
-    wanted = Aim(AimKind.NO_INTERRUPTION, 0.5)
+    wanted = Objective(ObjectiveKind.NO_INTERRUPTION, 0.5)
     assert isinstance(weigh(at(0), scores, DecisionRule()), Submit)
-    assert isinstance(weigh(at(0), scores, DecisionRule(aim=wanted)), Hold)
-    assert isinstance(weigh(at(0), scores, DecisionRule(together=0.0)), Hold)
+    assert isinstance(weigh(at(0), scores, DecisionRule(aim=wanted)), Defer)
+    assert isinstance(weigh(at(0), scores, DecisionRule(together=0.0)), Defer)
     blind = weigh(at(0), replace(scores, forecast=None), DecisionRule(aim=wanted))
     assert isinstance(blind, Submit)
     assert blind.reason.endswith("; no-interruption needs a predicted start, and there is none")
@@ -155,31 +154,33 @@ def test_scores_decide_for_prices_and_the_forecast_beside_them_for_all_else() ->
 
 def test_the_sentences_say_what_was_weighed() -> None:
     now = END - 4 * HOUR
-    chance = weigh(at(now), exponential(now, 2 * HOUR), DecisionRule(aim=Aim(AimKind.NO_INTERRUPTION, 0.8)))
-    assert chance == Hold("submitted now it starts in time with probability 86% (objective 80%)")
-    overlap = weigh(at(now), exponential(now, 2 * HOUR), DecisionRule(aim=Aim(AimKind.OVERLAP, 1_800)))
-    assert overlap == Hold("submitted now its expected overlap is 2.3 h (objective at most 30 min)")
+    chance = weigh(
+        at(now), exponential(now, 2 * HOUR), DecisionRule(aim=Objective(ObjectiveKind.NO_INTERRUPTION, 0.8))
+    )
+    assert chance == Defer("submitted now it starts in time with probability 86% (objective 80%)")
+    overlap = weigh(at(now), exponential(now, 2 * HOUR), DecisionRule(aim=Objective(ObjectiveKind.OVERLAP, 1_800)))
+    assert overlap == Defer("submitted now its expected overlap is 2.3 h (objective at most 30 min)")
 
 
 @pytest.mark.parametrize(
     ("text", "aim"),
     [
         ("cheapest", CHEAPEST),
-        ("no-interruption=90%", Aim(AimKind.NO_INTERRUPTION, 0.9)),
-        (" no-interruption = 0.995 ", Aim(AimKind.NO_INTERRUPTION, 0.995)),
-        ("overlap=30m", Aim(AimKind.OVERLAP, 1_800)),
-        ("overlap=0s", Aim(AimKind.OVERLAP, 0)),
+        ("no-interruption=90%", Objective(ObjectiveKind.NO_INTERRUPTION, 0.9)),
+        (" no-interruption = 0.995 ", Objective(ObjectiveKind.NO_INTERRUPTION, 0.995)),
+        ("overlap=30m", Objective(ObjectiveKind.OVERLAP, 1_800)),
+        ("overlap=0s", Objective(ObjectiveKind.OVERLAP, 0)),
     ],
 )
-def test_aims_are_read_and_spelled(text: str, aim: Aim) -> None:
-    assert parse_aim(text) == aim
-    assert parse_aim(spell_aim(aim)) == aim
+def test_aims_are_read_and_spelled(text: str, aim: Objective) -> None:
+    assert parse_objective(text) == aim
+    assert parse_objective(format_objective(aim)) == aim
 
 
 @given(st.text(max_size=20) | st.sampled_from(["cheapest=1", "overlap", "overlap=", "no-interruption=100%", "=1"]))
 def test_any_text_is_an_aim_or_a_clear_error(text: str) -> None:
     try:
-        aim = parse_aim(text)
+        aim = parse_objective(text)
     except BadSpelling:
         return
     assert problem_of(aim) == ""
@@ -190,4 +191,4 @@ def test_any_text_is_an_aim_or_a_clear_error(text: str) -> None:
 )
 def test_what_nothing_could_meet_is_refused(text: str) -> None:
     with pytest.raises(BadSpelling):
-        parse_aim(text)
+        parse_objective(text)

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirage.api.documents.predictions import quantiles
-from mirage.domain.decision import ActionScores, Hold, Observation, RecentWaits, Submit, WaitForecast
+from mirage.api.routes.predictions import quantiles
+from mirage.domain.decision import ActionScores, Defer, Observation, RecentWaits, Submit, WaitForecast
 from mirage.domain.job import ABSENT, NEVER, Job, JobId, JobRequest, JobState
-from mirage.domain.objective import Aim, AimKind
+from mirage.domain.objective import Objective, ObjectiveKind
 from mirage.domain.snapshot import JobColumns, Snapshot
 from mirage.predictors.registry import build_predictor
 from mirage.provisioner.decide import DecisionRule, decide, submission_due
@@ -69,7 +69,7 @@ def test_rule_is_told_as_a_rule_and_not_as_a_forecast(name: str, now: int) -> No
 def test_stale_data_holds_whatever_else() -> None:
     for observation in (observed(2_000, stale=True), observed(0, stale=True, first=True)):
         decision = decide(observation, ActionScores(1, 0), RULE)
-        assert isinstance(decision, Hold)
+        assert isinstance(decision, Defer)
         assert "does not answer" in decision.reason
 
 
@@ -78,7 +78,7 @@ def test_stale_data_holds_whatever_else() -> None:
 )
 def test_an_end_not_known_holds(state: JobState, now: int) -> None:
     decision = decide(observed(now, end=ABSENT + 10_000, state=state), WaitForecast.point(9_999), RULE)
-    assert isinstance(decision, Hold)
+    assert isinstance(decision, Defer)
 
 
 @pytest.mark.parametrize(("level", "start"), [(0.0, 10), (0.1, 10), (0.3, 30), (0.5, 50), (0.7, 70), (1.0, 90)])
@@ -89,15 +89,15 @@ def test_a_forecast_is_read_between_its_levels(level: float, start: float) -> No
 def test_the_level_decides_between_an_early_and_a_late_reading() -> None:
     forecast = WaitForecast((0.1, 0.9), (500, 1_500))
     assert isinstance(decide(observed(0), forecast, DecisionRule(level=0.9)), Submit)
-    assert isinstance(decide(observed(0), forecast, DecisionRule(level=0.1)), Hold)
+    assert isinstance(decide(observed(0), forecast, DecisionRule(level=0.1)), Defer)
 
 
 RULES = [
     DecisionRule(),
     DecisionRule(level=0.3, margin=60),
     DecisionRule(together=120.0),
-    DecisionRule(aim=Aim(AimKind.NO_INTERRUPTION, 0.9)),
-    DecisionRule(aim=Aim(AimKind.OVERLAP, 90.0)),
+    DecisionRule(aim=Objective(ObjectiveKind.NO_INTERRUPTION, 0.9)),
+    DecisionRule(aim=Objective(ObjectiveKind.OVERLAP, 90.0)),
 ]
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mirage.domain.chain import Chain, ChainId, ChainRecord, DoneCondition, Steering
-from mirage.domain.failurepolicy import FailurePolicies, FailurePolicy, Recovery
+from mirage.domain.failurepolicy import FailureAction, FailurePolicies, FailurePolicy
 from mirage.domain.job import BatchScript, JobId, JobRequest, JobState, WarnSignal
 from mirage.domain.link import Link, LinkState
 from mirage.provisioner.events import LinkEnded, LinkStarted, LinkSubmitted
@@ -24,7 +24,7 @@ RAN = 5
 SCRIPT = f"#!/bin/sh\nexit {RAN}\n"
 LIMIT = 3_600
 ENDS = [state for state in JobState if state.finished]
-policies = st.builds(FailurePolicy, st.sampled_from(Recovery), retries=st.integers(0, 2))
+policies = st.builds(FailurePolicy, st.sampled_from(FailureAction), retries=st.integers(0, 2))
 
 
 def running(chain: Chain, start: int, limit: int) -> ChainRecord:
@@ -44,13 +44,13 @@ def started_after(over: ChainRecord, state: JobState = JobState.COMPLETED) -> Ch
 @pytest.mark.parametrize(
     ("recovery", "state", "unseen"),
     [
-        (Recovery.STOP, JobState.COMPLETED, True),
-        (Recovery.STOP, JobState.CANCELLED, False),
-        (Recovery.RETRY, JobState.COMPLETED, False),
+        (FailureAction.STOP, JobState.COMPLETED, True),
+        (FailureAction.STOP, JobState.CANCELLED, False),
+        (FailureAction.RETRY, JobState.COMPLETED, False),
     ],
 )
 def test_script_of_a_link_that_cannot_see_the_end_of_its_chain_has_run(
-    recovery: Recovery, state: JobState, unseen: bool
+    recovery: FailureAction, state: JobState, unseen: bool
 ) -> None:
     """None but Mirage knows that the retries are used up; a link that sees the end is not cancelled after it."""
     request = JobRequest("s", "ann", LIMIT, batch=BatchScript(SCRIPT, directory="/d"))
@@ -118,5 +118,9 @@ def test_link_stays_away_only_where_the_chain_is_over(
         waited = started_after(left)
         assert not_begun(waited, waited.links[1])
     elif left.over:
-        retried = Recovery.RETRY in (failures.exit.recovery, failures.node.recovery, failures.cancelled.recovery)
+        retried = FailureAction.RETRY in (
+            failures.exit.recovery,
+            failures.node.recovery,
+            failures.cancelled.recovery,
+        )
         assert retried or warn or not lasted, "nothing else keeps a link from seeing that the chain is over"

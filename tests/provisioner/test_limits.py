@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirage.provisioner.limits import Limits, Usage, permit
-from mirage.provisioner.shares import Shares
+from mirage.provisioner.limits import Limits, OwnerShares, Usage, permit
 
 LIMITS = Limits(live_links=4, submissions_per_hour=10, submissions_per_hour_per_user=0, pause_after_refusals=3)
-FREE = Usage(live_links=0, submissions_last_hour=0, not_before=0, shares=Shares(submissions=10))
+FREE = Usage(live_links=0, submissions_last_hour=0, not_before=0, shares=OwnerShares(submissions=10))
 
 
 @pytest.mark.parametrize(

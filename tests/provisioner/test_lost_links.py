@@ -7,7 +7,7 @@ from fakes import HOUR, chain
 from test_machine import LIMIT, SETTLE, after, running, submitted
 
 from mirage.domain.chain import ChainRecord, ChainStatus, DoneCondition
-from mirage.domain.failurepolicy import FailurePolicies, FailurePolicy, Recovery
+from mirage.domain.failurepolicy import FailureAction, FailurePolicies, FailurePolicy
 from mirage.domain.job import JobState
 from mirage.domain.link import LinkState
 from mirage.provisioner import machine
@@ -17,14 +17,14 @@ from mirage.provisioner.events import (
     LinkStarted,
     ResumeAsked,
 )
-from mirage.provisioner.machine import Rest, Successor
+from mirage.provisioner.machine import NoAction, Successor
 
 
 def new(done: DoneCondition | None = None, failures: FailurePolicies | None = None) -> ChainRecord:
     return ChainRecord(chain(done=done or DoneCondition(), failures=failures or FailurePolicies()))
 
 
-STOPS = FailurePolicies(exit=FailurePolicy(Recovery.STOP))
+STOPS = FailurePolicies(exit=FailurePolicy(FailureAction.STOP))
 ENDLESS = DoneCondition(exit_code=None)
 
 
@@ -47,7 +47,7 @@ def test_lost_link_pauses_the_chain_where_its_end_may_have_ended_it(
     link = record.links[0]
     assert (link.state, link.end_known) == (LinkState.LOST, False)
     assert (record.status, record.failures) == expected
-    assert isinstance(machine.need(record, now, SETTLE), Rest) is (record.status is ChainStatus.PAUSED)
+    assert isinstance(machine.need(record, now, SETTLE), NoAction) is (record.status is ChainStatus.PAUSED)
     if record.status is ChainStatus.PAUSED:
         assert machine.need(after(record, ResumeAsked(), now=now), now, SETTLE) == Successor(link)
 

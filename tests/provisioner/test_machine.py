@@ -8,7 +8,7 @@ import pytest
 from fakes import HOUR, MIN, chain
 
 from mirage.domain.chain import ChainRecord, ChainStatus, DoneCondition
-from mirage.domain.failurepolicy import FailurePolicies, FailurePolicy, Recovery
+from mirage.domain.failurepolicy import FailureAction, FailurePolicies, FailurePolicy
 from mirage.domain.job import ABSENT, Job, JobId, JobState, PastRun, WarnSignal
 from mirage.domain.link import LinkState
 from mirage.domain.snapshot import JobColumns, Snapshot
@@ -20,16 +20,16 @@ from mirage.provisioner.events import (
     LinkLost,
     LinkPlanned,
     LinkQueued,
-    LinkRefused,
+    LinkRejected,
     LinkRequeued,
     LinkStarted,
     LinkSubmitted,
     PauseAsked,
     ResumeAsked,
-    sightings,
+    link_events,
 )
-from mirage.provisioner.machine import Rest, Resubmit, Successor
-from mirage.provisioner.requeues import end_name
+from mirage.provisioner.failures import end_name
+from mirage.provisioner.machine import NoAction, Resubmit, Successor
 
 LIMIT = 48 * HOUR
 SETTLE = 120
@@ -68,12 +68,12 @@ def test_a_running_link_needs_a_successor_and_a_waiting_one_nothing() -> None:
     record = running(fresh())
     assert machine.need(record, 0, SETTLE) == Successor(record.links[0])
     record = submitted(record, HOUR)
-    assert isinstance(machine.need(record, HOUR, SETTLE), Rest)
+    assert isinstance(machine.need(record, HOUR, SETTLE), NoAction)
 
 
 def test_a_link_that_was_sent_and_never_seen_is_sent_again_after_a_while() -> None:
     record = after(fresh(), LinkPlanned("test"), now=1_000)
-    assert isinstance(machine.need(record, 1_000 + SETTLE - 1, SETTLE), Rest)
+    assert isinstance(machine.need(record, 1_000 + SETTLE - 1, SETTLE), NoAction)
     assert machine.need(record, 1_000 + SETTLE, SETTLE) == Resubmit(record.links[0])
 
 
@@ -144,7 +144,7 @@ def test_so_many_links_and_no_more() -> None:
     record = running(fresh(done=DoneCondition(links=2)))
     assert machine.need(record, 0, SETTLE) == Successor(record.links[0])
     record = running(ended(record, LIMIT), LIMIT)
-    assert isinstance(machine.need(record, LIMIT, SETTLE), Rest)
+    assert isinstance(machine.need(record, LIMIT, SETTLE), NoAction)
     assert ended(record, 2 * LIMIT).status is ChainStatus.DONE
 
 
@@ -152,12 +152,12 @@ def test_total_time_counts_what_ran() -> None:
     record = running(fresh(done=DoneCondition(total_time=3 * LIMIT // 2)))
     assert machine.need(record, 0, SETTLE) == Successor(record.links[0])
     record = running(ended(record, LIMIT), LIMIT)
-    assert isinstance(machine.need(record, LIMIT, SETTLE), Rest), "the second link reaches the total"
+    assert isinstance(machine.need(record, LIMIT, SETTLE), NoAction), "the second link reaches the total"
     assert ended(record, LIMIT + LIMIT // 2).status is ChainStatus.DONE
 
 
 def test_retries_back_off_and_then_stop() -> None:
-    policies = FailurePolicies(exit=FailurePolicy(Recovery.RETRY, retries=2, backoff=60))
+    policies = FailurePolicies(exit=FailurePolicy(FailureAction.RETRY, retries=2, backoff=60))
     record, waits = fresh(failures=policies), []
     for _ in range(3):
         record = ended(running(record, record.not_before), record.not_before + 10, JobState.FAILED, 1)
@@ -196,8 +196,10 @@ def test_lost_link_whose_limit_is_not_known_was_not_ended_by_it() -> None:
     assert (record.links[0].state, record.links[0].job_state) == (LinkState.LOST, JobState.RUNNING)
 
 
-@pytest.mark.parametrize(("code", "recovery"), [(138, Recovery.RETRY), (1, Recovery.RETRY), (143, Recovery.STOP)])
-def test_failed_exit_after_the_warning_is_no_failure(code: int, recovery: Recovery) -> None:
+@pytest.mark.parametrize(
+    ("code", "recovery"), [(138, FailureAction.RETRY), (1, FailureAction.RETRY), (143, FailureAction.STOP)]
+)
+def test_failed_exit_after_the_warning_is_no_failure(code: int, recovery: FailureAction) -> None:
     policies = FailurePolicies(exit=FailurePolicy(recovery, retries=0))
     request = replace(chain(limit=20 * MIN).request, warn=WARNED)
     record = ChainRecord(replace(chain(failures=policies), request=request))
@@ -225,7 +227,7 @@ def test_failure_after_progress_resets_the_count(limit: int, ran: int, progress:
 
 
 def test_failure_after_progress_stops_a_chain_that_asks_for_it() -> None:
-    policies = FailurePolicies(exit=FailurePolicy(Recovery.STOP))
+    policies = FailurePolicies(exit=FailurePolicy(FailureAction.STOP))
     assert ended(running(fresh(failures=policies)), 40 * HOUR, JobState.FAILED, 1).status is ChainStatus.STOPPED
 
 
@@ -241,13 +243,13 @@ def test_cancelled_pending_link_pauses_the_chain_or_continues() -> None:
     assert (paused.status, paused.failures) == (ChainStatus.PAUSED, 0)
     assert handover.to_cancel(paused) == (), "the running link continues"
     assert machine.need(after(paused, ResumeAsked()), HOUR, SETTLE) == Successor(paused.links[0])
-    policies = FailurePolicies(cancelled=FailurePolicy(Recovery.CONTINUE))
+    policies = FailurePolicies(cancelled=FailurePolicy(FailureAction.CONTINUE))
     record = after(submitted(running(fresh(failures=policies)), HOUR), cancelled)
     assert machine.need(record, HOUR, SETTLE) == Successor(record.links[0])
 
 
 def test_a_chain_that_is_done_by_links_that_failed_says_so() -> None:
-    policies = FailurePolicies(exit=FailurePolicy(Recovery.CONTINUE))
+    policies = FailurePolicies(exit=FailurePolicy(FailureAction.CONTINUE))
     record = fresh(failures=policies, done=DoneCondition(links=2))
     for start in (0, HOUR):
         record = ended(running(record, start), start + 5, JobState.FAILED, 1)
@@ -256,7 +258,7 @@ def test_a_chain_that_is_done_by_links_that_failed_says_so() -> None:
 
 
 def test_a_chain_whose_jobs_the_cluster_loses_one_by_one_waits_for_its_owner() -> None:
-    record = fresh(failures=FailurePolicies(node=FailurePolicy(Recovery.CONTINUE)))
+    record = fresh(failures=FailurePolicies(node=FailurePolicy(FailureAction.CONTINUE)))
     for lost in range(3):
         assert record.status is ChainStatus.ACTIVE
         record = submitted(record, lost * HOUR)
@@ -266,7 +268,7 @@ def test_a_chain_whose_jobs_the_cluster_loses_one_by_one_waits_for_its_owner() -
 
 
 def test_submissions_whose_answer_is_lost_pause_no_chain() -> None:
-    record = fresh(failures=FailurePolicies(node=FailurePolicy(Recovery.CONTINUE)))
+    record = fresh(failures=FailurePolicies(node=FailurePolicy(FailureAction.CONTINUE)))
     for lost in range(5):
         record = after(record, LinkPlanned("test"), LinkLost(record.next_index), now=lost * HOUR)
     assert record.status is ChainStatus.ACTIVE
@@ -317,30 +319,30 @@ def test_job_that_requeues_itself_at_its_start_pauses_the_chain() -> None:
 )
 def test_requeued_run_ends_when_accounting_says(runs, end: int, submit: int) -> None:
     again = replace(job(1, JobState.PENDING), submit=2 * HOUR, past_runs=tuple(PastRun(*run) for run in runs))
-    assert sightings(running(fresh()), seen(4 * HOUR, again)) == (LinkRequeued(1, end, submit),)
+    assert link_events(running(fresh()), seen(4 * HOUR, again)) == (LinkRequeued(1, end, submit),)
 
 
 def test_requeue_between_two_snapshots_is_seen_by_the_submit_time() -> None:
     record = running(fresh())
     again = replace(job(1, JobState.RUNNING, 3 * HOUR, 3 * HOUR + LIMIT), submit=2 * HOUR)
-    assert sightings(record, seen(4 * HOUR, again)) == (LinkRequeued(1, 2 * HOUR, 2 * HOUR),)
+    assert link_events(record, seen(4 * HOUR, again)) == (LinkRequeued(1, 2 * HOUR, 2 * HOUR),)
 
 
 def test_job_on_its_way_to_the_queue_keeps_its_start() -> None:
     """Slurm shows it as completing, with a start and an end that it never had."""
     leaving = job(1, JobState.RUNNING, 2 * HOUR, 2 * HOUR + LIMIT)
-    assert sightings(running(fresh()), seen(2 * HOUR, leaving)) == ()
+    assert link_events(running(fresh()), seen(2 * HOUR, leaving)) == ()
 
 
 def test_a_refused_link_leaves_no_trace_but_the_count() -> None:
-    record = after(fresh(), LinkPlanned("test"), LinkRefused(1, "QOSMaxSubmit", 300), now=50)
+    record = after(fresh(), LinkPlanned("test"), LinkRejected(1, "QOSMaxSubmit", 300), now=50)
     assert (record.links, record.refusals, record.not_before) == ((), 1, 350)
     assert submitted(record, 400).refusals == 0
 
 
 def test_pause_and_resume() -> None:
     record = after(running(fresh()), PauseAsked("maintenance"))
-    assert machine.need(record, 0, SETTLE) == Rest("paused: maintenance")
+    assert machine.need(record, 0, SETTLE) == NoAction("paused: maintenance")
     assert isinstance(machine.need(after(record, ResumeAsked()), 0, SETTLE), Successor)
 
 
@@ -361,17 +363,17 @@ def job(index: int, state: JobState, start: int = ABSENT, end: int = ABSENT) -> 
 
 def test_a_job_that_came_and_went_between_two_looks_is_told_in_order() -> None:
     record = after(fresh(), LinkPlanned("test"))
-    events = sightings(record, seen(500, job(1, JobState.FAILED, 100, 200)))
+    events = link_events(record, seen(500, job(1, JobState.FAILED, 100, 200)))
     assert events == (LinkSubmitted(1, JobId(1), 0), LinkEnded(1, 100, 200, JobState.FAILED, 0, LIMIT))
     assert after(record, *events, now=500).links[0].end == 200
 
 
 def test_nothing_is_read_from_a_stale_snapshot() -> None:
-    assert sightings(running(fresh()), seen(500, stale_since=400)) == ()
+    assert link_events(running(fresh()), seen(500, stale_since=400)) == ()
 
 
 def test_looking_twice_tells_nothing_new() -> None:
     record = submitted(running(fresh()), HOUR)
     snapshot = seen(2 * HOUR, job(1, JobState.RUNNING, 0, LIMIT), job(2, JobState.PENDING))
-    record = after(record, *sightings(record, snapshot), now=2 * HOUR)
-    assert sightings(record, snapshot) == ()
+    record = after(record, *link_events(record, snapshot), now=2 * HOUR)
+    assert link_events(record, snapshot) == ()

@@ -7,16 +7,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from mirage.control.guard import Guard, Guards
-from mirage.control.journal import MemoryJournal
+from mirage.control.dependencies import LoopDependencies, LoopSettings
+from mirage.control.guard import Guards, PredictorGuard
 from mirage.control.loop import ControlLoop
-from mirage.control.memory import MemoryStore
-from mirage.control.outside import Outside, Policy
-from mirage.domain.chain import ChainRecord, ChainStatus, DoneCondition, Handover, HandoverPolicy, Steering
-from mirage.domain.failurepolicy import FailurePolicies, FailurePolicy, Recovery
+from mirage.control.stores import MemoryJournal, MemoryStore
+from mirage.domain.chain import ChainRecord, ChainStatus, DoneCondition, HandoverPolicy, HandoverSettings, Steering
+from mirage.domain.failurepolicy import FailureAction, FailurePolicies, FailurePolicy
 from mirage.domain.job import JobState, WarnSignal
-from mirage.predictors.fixed import FixedLead
-from mirage.predictors.reactive import Reactive
+from mirage.predictors.baselines import FixedLead, Reactive
 from mirage.provisioner.limits import Limits
 
 ENDS = st.sampled_from(
@@ -27,7 +25,7 @@ ENDS = st.sampled_from(
         (20 * HOUR, JobState.COMPLETED, 7),
     ]
 )
-ALWAYS = FailurePolicy(Recovery.CONTINUE)
+ALWAYS = FailurePolicy(FailureAction.CONTINUE)
 SETTLE = 120
 
 
@@ -39,14 +37,16 @@ class ChainUnderFire(RuleBasedStateMachine):
         limit=st.sampled_from([10, 48]),
         forget=st.sampled_from([None, 300]),
         handover=st.builds(
-            Handover,
+            HandoverSettings,
             st.sampled_from(HandoverPolicy),
             st.just(WarnSignal("USR1", 900)),
             st.sampled_from([0, HOUR]),
         ),
         steering=st.sampled_from(Steering),
     )
-    def begin(self, lead: int, limit: int, forget: int | None, handover: Handover, steering: Steering) -> None:
+    def begin(
+        self, lead: int, limit: int, forget: int | None, handover: HandoverSettings, steering: Steering
+    ) -> None:
         self.fate = Fate(wait=HOUR)
         self.cluster = FakeCluster(lambda request: self.fate, forget_after=forget)
         policies = FailurePolicies(ALWAYS, ALWAYS, ALWAYS)
@@ -62,12 +62,12 @@ class ChainUnderFire(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         c = self.cluster
-        outside = Outside(c, c, c, c, c, self.store, MemoryJournal(), c, sharing=c)
-        guard = Guard(FixedLead(self.lead, "fixed"), Reactive())
+        outside = LoopDependencies(c, c, c, c, c, self.store, MemoryJournal(), c, sharing=c)
+        guard = PredictorGuard(FixedLead(self.lead, "fixed"), Reactive())
         limits = Limits(
             submissions_per_hour=0, submissions_per_hour_per_user=0, pause_after_refusals=0, refusal_backoff=10
         )
-        self.loop = ControlLoop(outside, Guards(guard), Policy(limits=limits, settle=SETTLE))
+        self.loop = ControlLoop(outside, Guards(guard), LoopSettings(limits=limits, settle=SETTLE))
 
     @rule(wait=st.integers(0, 30), end=ENDS)
     def the_next_jobs_go_like_this(self, wait: int, end: tuple[int | None, JobState, int]) -> None:

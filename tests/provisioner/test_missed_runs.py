@@ -12,7 +12,7 @@ from mirage.domain.chain import ChainRecord, ChainStatus, DoneCondition
 from mirage.domain.job import ABSENT, Job, JobState, PastRun
 from mirage.domain.link import LinkState
 from mirage.provisioner import machine
-from mirage.provisioner.events import LinkQueued, LinkRequeued, LinkStarted, sightings
+from mirage.provisioner.events import LinkQueued, LinkRequeued, LinkStarted, link_events
 from mirage.provisioner.identities import as_seen
 
 RUNS = tuple(PastRun(k * HOUR, k * HOUR + MIN, k * HOUR + 31 * MIN) for k in range(4))
@@ -26,7 +26,7 @@ def look(record: ChainRecord, known: Job, now: int) -> ChainRecord:
     asked = any(link.job_submit < known.submit for link in record.live)
     shown = [replace(each, past_runs=tuple(stored) if asked else ()) for each in shown]
     view = seen(now, *shown)
-    record = machine.apply_all(record, sightings(record, view), now)
+    record = machine.apply_all(record, link_events(record, view), now)
     record.check()
     return as_seen(record, view)
 
@@ -80,15 +80,15 @@ def test_runs_are_asked_for_again_where_accounting_is_away() -> None:
 def test_job_without_a_start_tells_of_no_start() -> None:
     """Slurm shows a job that goes back to the queue as completing, for a while without a start."""
     leaving = job(1, JobState.RUNNING, ABSENT, ABSENT)
-    assert sightings(running(fresh()), seen(2 * HOUR, leaving)) == ()
-    assert sightings(submitted(fresh()), seen(2 * HOUR, leaving)) == (LinkQueued(1),)
+    assert link_events(running(fresh()), seen(2 * HOUR, leaving)) == ()
+    assert link_events(submitted(fresh()), seen(2 * HOUR, leaving)) == (LinkQueued(1),)
 
 
 def test_missed_run_of_a_waiting_link_starts_and_ends() -> None:
     record = submitted(fresh())
     record = record.with_link(replace(record.links[0], job_submit=0))
     waiting = replace(job(1, JobState.PENDING), submit=HOUR, past_runs=RUNS[:1])
-    began, again = sightings(record, seen(2 * HOUR, waiting))
+    began, again = link_events(record, seen(2 * HOUR, waiting))
     assert isinstance(began, LinkStarted)
     assert (began.start, again) == (MIN, LinkRequeued(1, 31 * MIN, HOUR))
     assert record.links[0].state is LinkState.SUBMITTED

@@ -12,7 +12,7 @@ from mirage.domain.chain import ChainRecord, Steering
 from mirage.domain.job import ABSENT, Job, JobId, JobState
 from mirage.provisioner import machine, pending
 from mirage.provisioner.events import LinkQueued
-from mirage.provisioner.machine import Rest, Steer
+from mirage.provisioner.machine import NoAction, Steer
 
 
 def test_hold_counts_for_the_first_link_only() -> None:
@@ -21,7 +21,7 @@ def test_hold_counts_for_the_first_link_only() -> None:
     assert [kind.link_request(index).held for index in (1, 2, 3)] == [True, False, False]
 
 
-@pytest.mark.parametrize(("held", "need"), [(True, Rest), (False, Steer)])
+@pytest.mark.parametrize(("held", "need"), [(True, NoAction), (False, Steer)])
 def test_link_held_by_its_owner_is_not_steered(held: bool, need: type) -> None:
     kind = chain(steering=Steering.HOLD)
     record = ChainRecord(replace(kind, request=replace(kind.request, held=held)))

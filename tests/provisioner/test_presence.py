@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from mirage.domain.chain import Chain, ChainId, ChainRecord, Handover, HandoverPolicy, Steering
+from mirage.domain.chain import Chain, ChainId, ChainRecord, HandoverPolicy, HandoverSettings, Steering
 from mirage.domain.job import ABSENT, Job, JobId, JobRequest, JobState, WarnSignal
 from mirage.domain.link import Link, LinkState
-from mirage.provisioner.presence import Kept, expected_start, kept_by, kept_until, running_until
+from mirage.provisioner.pending import Kept, expected_start, kept_by, kept_until, running_until
 
 HOUR, MIN = 3_600, 60
 END, PLAN = 2 * HOUR, 2 * HOUR + 7 * MIN
@@ -18,7 +18,7 @@ END, PLAN = 2 * HOUR, 2 * HOUR + 7 * MIN
 
 def record(steering: Steering, policy: HandoverPolicy, *, unpinned: bool = False) -> ChainRecord:
     request = JobRequest("svc", "alice", 2 * HOUR, warn=WarnSignal("TERM", 2 * MIN))
-    chain = Chain(ChainId("svc"), "svc", "alice", request, steering=steering, handover=Handover(policy))
+    chain = Chain(ChainId("svc"), "svc", "alice", request, steering=steering, handover=HandoverSettings(policy))
     first = Link(1, chain.tag(1), 0, LinkState.RUNNING, JobId(1), 0, start=0, end=END, limit=2 * HOUR)
     second = Link(2, chain.tag(2), 5, LinkState.PENDING, JobId(2), 5, unpinned=unpinned)
     return ChainRecord(chain, (first, second))

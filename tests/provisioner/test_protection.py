@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 
 from mirage.domain.chain import ChainRecord, ChainStatus
 from mirage.domain.job import ABSENT, JobId, JobState
-from mirage.provisioner import machine, requests
+from mirage.provisioner import commands, machine
 from mirage.provisioner.events import (
     LinkEnded,
     LinkPlanned,
-    LinkRefused,
+    LinkRejected,
     LinkStarted,
     LinkSubmitted,
     RefusalsForgiven,
     ResumeAsked,
 )
 from mirage.provisioner.limits import Limits
-from mirage.provisioner.protection import FIRST_TRY, LONGEST_WAIT, Protection, protection
+from mirage.provisioner.rejections import FIRST_TRY, LONGEST_WAIT, Protection, protection
 from mirage.provisioner.tally import Tally
 
 THREE = Limits(protect_after=3)
@@ -36,7 +36,7 @@ def worked(name: str, owner: str = "alice", at: int = 0) -> ChainRecord:
 
 def refused(record: ChainRecord, *times: int, reason: str = "no") -> ChainRecord:
     for time in times:
-        event = LinkRefused(record.next_index, reason, 60)
+        event = LinkRejected(record.next_index, reason, 60)
         record = machine.apply(machine.apply(record, LinkPlanned("next"), time), event, time)
     return record
 
@@ -95,7 +95,7 @@ def test_a_try_without_an_answer_counts_as_one() -> None:
 
 def test_who_could_not_be_asked_in_their_name_is_no_cause() -> None:
     def unable(record: ChainRecord) -> ChainRecord:
-        event = LinkRefused(record.next_index, "no agent", 0, counts=False, by_slurm=False)
+        event = LinkRejected(record.next_index, "no agent", 0, counts=False, by_slurm=False)
         return machine.apply(machine.apply(record, LinkPlanned("next"), 100), event, 100)
 
     assert protection_of([unable(worked(name, name)) for name in "abcd"], THREE) is None
@@ -103,7 +103,7 @@ def test_who_could_not_be_asked_in_their_name_is_no_cause() -> None:
 
 def test_an_administrator_ends_it_and_chains_try_at_once() -> None:
     records = [refused(worked(name, name), 100) for name in "abc"] + [worked("fine")]
-    free = requests.forgiven(records, 150)
+    free = commands.forgiven(records, 150)
     assert len(free) == 3
     assert protection_of([*free, records[3]], THREE) is None
     assert {(record.refusals, record.not_before) for record in free} == {(0, 150)}

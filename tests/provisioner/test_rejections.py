@@ -10,7 +10,7 @@ from fakes import chain
 from mirage.domain.chain import ChainRecord, ChainStatus
 from mirage.domain.job import ABSENT, JobId
 from mirage.provisioner import machine
-from mirage.provisioner.events import LinkPlanned, LinkRefused, LinkSubmitted, ResumeAsked
+from mirage.provisioner.events import LinkPlanned, LinkRejected, LinkSubmitted, ResumeAsked
 from mirage.provisioner.limits import Limits
 from mirage.provisioner.rejections import LONGEST_PAUSE, pauses, rejection_text, retry_pause
 
@@ -20,7 +20,7 @@ ACCEPTED = machine.apply_all(FRESH, (LinkPlanned("first"), LinkSubmitted(1, JobI
 
 
 def rejected(record: ChainRecord, now: int, *, permanent: bool, pause: bool = False) -> ChainRecord:
-    event = LinkRefused(record.next_index, "no such thing", 60, permanent=permanent, pauses=pause)
+    event = LinkRejected(record.next_index, "no such thing", 60, permanent=permanent, pauses=pause)
     record = replace(record, links=record.links) if record.waiting is None else _running(record)
     return machine.apply_all(record, (LinkPlanned("next"), event), now)
 

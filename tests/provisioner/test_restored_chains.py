@@ -7,16 +7,16 @@ from dataclasses import replace
 import pytest
 from fakes import HOUR, chain
 
-from mirage.domain.chain import ChainRecord, ChainStatus, DoneCondition, Handover, HandoverPolicy
-from mirage.domain.failurepolicy import FailurePolicies, FailurePolicy, Recovery
+from mirage.domain.chain import ChainRecord, ChainStatus, DoneCondition, HandoverPolicy, HandoverSettings
+from mirage.domain.failurepolicy import FailureAction, FailurePolicies, FailurePolicy
 from mirage.domain.job import ABSENT, Job, JobId, JobState, WarnSignal
 from mirage.domain.link import Link, LinkState
-from mirage.domain.pastlinks import PastLinks
 from mirage.domain.snapshot import JobColumns, Snapshot
+from mirage.domain.tags import PastLinks
 from mirage.provisioner.restored import PastJobs, bring_up
 
 NOW = 100 * HOUR
-ON_START = Handover(HandoverPolicy.ON_START)
+ON_START = HandoverSettings(HandoverPolicy.ON_START)
 
 
 def link(index: int, state: LinkState = LinkState.RUNNING, **more) -> Link:
@@ -140,7 +140,7 @@ def test_restored_chain_with_a_warning_is_done_only_where_its_successor_was_give
         ({}, {"state": JobState.CANCELLED}, ChainStatus.STOPPED),
         ({"done": DoneCondition(exit_code=7)}, {"state": JobState.FAILED, "exit_code": 7}, ChainStatus.DONE),
         (
-            {"failures": FailurePolicies(exit=FailurePolicy(Recovery.STOP))},
+            {"failures": FailurePolicies(exit=FailurePolicy(FailureAction.STOP))},
             {"state": JobState.FAILED, "exit_code": 1},
             ChainStatus.STOPPED,
         ),
@@ -171,8 +171,8 @@ def test_restored_chain_cancelled_since_by_its_owner_is_over() -> None:
     assert after.status is ChainStatus.STOPPED
 
 
-@pytest.mark.parametrize("handover", [Handover(), ON_START])
-def test_restored_running_successor_is_not_cancelled_by_the_end_before_it(handover: Handover) -> None:
+@pytest.mark.parametrize("handover", [HandoverSettings(), ON_START])
+def test_restored_running_successor_is_not_cancelled_by_the_end_before_it(handover: HandoverSettings) -> None:
     """The first link ended with 0 on Mirage's signal; no record of that signal exists."""
     running = job(2, JobState.RUNNING, start=NOW - 60, end=NOW + HOUR)
     after = brought(record(link(1), handover=handover), snapshot(job(1, JobState.COMPLETED), running))
@@ -229,7 +229,7 @@ def test_restored_requeued_job_is_two_links() -> None:
 
 def test_restored_failures_do_not_end_a_chain_that_went_on() -> None:
     """Its owner had resumed it."""
-    policies = FailurePolicies(exit=FailurePolicy(Recovery.STOP))
+    policies = FailurePolicies(exit=FailurePolicy(FailureAction.STOP))
     failed = job(2, JobState.FAILED, exit_code=1)
     after = brought(record(link(1), failures=policies), snapshot(job(1)), failed, job(3))
     assert after.status is ChainStatus.PAUSED

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from provisioner.test_machine import LIMIT, after, ended, fresh, running, submitted
 
 from mirage.domain.chain import ChainRecord, ChainStatus, DoneCondition
-from mirage.domain.failurepolicy import FailurePolicies, FailurePolicy, Recovery
+from mirage.domain.failurepolicy import FailureAction, FailurePolicies, FailurePolicy
 from mirage.domain.job import ABSENT, JobState
 from mirage.provisioner.events import CancelAsked, LinkEnded, LinkStarted, PauseAsked, ResumeAsked
 from mirage.provisioner.service import Service, ServiceState, service_of
 
-STOPS = FailurePolicies(exit=FailurePolicy(Recovery.STOP))
+STOPS = FailurePolicies(exit=FailurePolicy(FailureAction.STOP))
 # Runs as (minutes from the end of the one before to the start, minutes of the run).
 RUNS = st.lists(st.tuples(st.integers(-3, 6), st.integers(4, 9)), max_size=6)
 

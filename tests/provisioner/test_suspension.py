@@ -7,13 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from provisioner.test_machine import LIMIT, after, fresh, submitted
 
-from mirage.domain.chain import ChainRecord, DoneCondition, Handover, HandoverPolicy
+from mirage.domain.chain import ChainRecord, DoneCondition, HandoverPolicy, HandoverSettings
 from mirage.domain.job import ABSENT, JobState
 from mirage.provisioner import machine
 from mirage.provisioner.events import CancelAsked, LinkEnded, LinkResumed, LinkStarted, LinkSuspended
 from mirage.provisioner.handover import to_retire
-from mirage.provisioner.service import Service, ServiceState, interruption_of, service_of
-from mirage.provisioner.suspension import suspended_for
+from mirage.provisioner.service import Service, ServiceState, interruption_of, service_of, suspended_for
 
 RUNS = st.lists(
     st.tuples(st.integers(-4, 4), st.integers(6, 14), st.integers(1, 5), st.integers(1, 20)),
@@ -26,7 +25,7 @@ RUNS = st.lists(
 @given(RUNS, st.integers(12, 90))
 def test_interruption_is_that_of_a_count_of_minutes(runs: list[tuple[int, int, int, int]], now: int) -> None:
     """Links overlap, are suspended and resumed, or end suspended."""
-    record = fresh(done=DoneCondition(exit_code=None), handover=Handover(HandoverPolicy.OVERLAP))
+    record = fresh(done=DoneCondition(exit_code=None), handover=HandoverSettings(HandoverPolicy.OVERLAP))
     works, end, starts = [0] * now, 5, []
     steps: list[tuple[int, int, int]] = []
     for k, (gap, length, until, pause) in enumerate(runs):
@@ -85,13 +84,13 @@ def test_next_link_of_one_writer_does_not_end_the_wait() -> None:
 
 
 def test_chain_goes_on_beside_a_suspended_link_that_makes_way_once_it_is_resumed() -> None:
-    record = fresh(done=DoneCondition(exit_code=None), handover=Handover(HandoverPolicy.ON_START))
+    record = fresh(done=DoneCondition(exit_code=None), handover=HandoverSettings(HandoverPolicy.ON_START))
     down = step(step(record, 10, 1, 1, 10), 30, 2, 1, 10)
     again = step(down, 40, 1, 2, 40)
     assert service_of(again, 60) == Service(ServiceState.UP, 40)
     assert again.head == again.links[1]
     assert to_retire(again, ready=False, now=60) == ()
-    assert not isinstance(machine.need(again, 2 * HOUR, 120), machine.Rest), "it needs a third link"
+    assert not isinstance(machine.need(again, 2 * HOUR, 120), machine.NoAction), "it needs a third link"
     resumed = step(again, 70, 3, 1, 10)
     assert to_retire(resumed, ready=False, now=70) == (resumed.links[0],)
     assert interruption_of(resumed, 90) == 10

@@ -10,17 +10,15 @@ from fakes import HOUR, MIN, FakeCluster, Fate, chain
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirage.control.guard import Guard, Guards
-from mirage.control.journal import MemoryJournal
+from mirage.control.dependencies import LoopDependencies, LoopSettings
+from mirage.control.guard import Guards, PredictorGuard
 from mirage.control.loop import ControlLoop
-from mirage.control.memory import MemoryStore
-from mirage.control.outside import Outside, Policy
+from mirage.control.stores import MemoryJournal, MemoryStore
 from mirage.domain.chain import Chain, ChainRecord, DoneCondition
 from mirage.domain.job import JobId
 from mirage.domain.link import Link, LinkState
 from mirage.predictors.registry import build_predictor
-from mirage.provisioner.limits import Limits, Usage, permit
-from mirage.provisioner.shares import Shares, in_turn, shares
+from mirage.provisioner.limits import Limits, OwnerShares, Usage, in_turn, permit, shares
 from mirage.provisioner.tally import Tally
 
 FOREVER = DoneCondition(exit_code=None)
@@ -58,7 +56,7 @@ def test_total_never_defers_a_modest_owner(total: int, greedy_owners: int, modes
         for times in sent.values():
             while times and times[0] <= minute - 60:
                 times.popleft()
-        used = Shares(owners=len(owners), submissions=len(sent[owner]))
+        used = OwnerShares(owners=len(owners), submissions=len(sent[owner]))
         usage = Usage(0, sum(map(len, sent.values())), 0, 0, shares=used)
         granted = permit(minute, usage, limits).granted
         sent[owner] += [minute] * granted
@@ -81,9 +79,9 @@ class Site:
     def __init__(self, cluster: FakeCluster, limits: Limits, *chains: Chain) -> None:
         self.cluster, self.store = cluster, MemoryStore(*(ChainRecord(each) for each in chains))
         journal = self.store.journal = MemoryJournal()
-        outside = Outside(*[cluster] * 5, self.store, journal, cluster)
-        reactive = Guard(build_predictor("reactive"), build_predictor("reactive"))
-        self.loop = ControlLoop(outside, Guards(reactive), Policy(limits=limits))
+        outside = LoopDependencies(*[cluster] * 5, self.store, journal, cluster)
+        reactive = PredictorGuard(build_predictor("reactive"), build_predictor("reactive"))
+        self.loop = ControlLoop(outside, Guards(reactive), LoopSettings(limits=limits))
 
     def run(self, until: int, tick: int = MIN) -> None:
         for time in range(self.cluster.time, until, tick):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mirage.replay.outcome import PairOutcome, QueueHistory, ReplayResult
+from mirage.replay.results import PairOutcome, QueueHistory, ReplayResult
 
 FIRST = 1_675_209_600
 """2023-02-01 UTC."""

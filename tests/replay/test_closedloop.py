@@ -14,7 +14,7 @@ from mirage.cli.arguments import load_trace, parse_instant
 from mirage.domain.errors import ConfigError, PluginNotFound, SubmissionRejected
 from mirage.domain.job import JobState
 from mirage.replay.closedloop import replay
-from mirage.replay.oracle import GRID
+from mirage.replay.episodes import GRID
 from mirage.replay.plan import ReplayPlan
 from mirage.simulator.configuration.clusterfile import load_cluster
 from mirage.simulator.simulation import Simulation
@@ -22,7 +22,7 @@ from mirage.simulator.simulation import Simulation
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mirage.replay.outcome import PairOutcome, ReplayResult
+    from mirage.replay.results import PairOutcome, ReplayResult
 
 POLICIES = ("reactive", "fixed:6h", "average", "quantile:0.9", "slurm", "oracle")
 

@@ -17,12 +17,12 @@ from rich.console import Console
 from synthetic_replay import synthetic_replay
 
 from mirage.domain.errors import MissingExtra
-from mirage.replay.bootstrap import Estimate, Resampling
 from mirage.replay.html import render_html, write_html
-from mirage.replay.labels import LETTER, LINE, MARK, Box, place_labels
+from mirage.replay.intervals import IntervalEstimate, Resampling
 from mirage.replay.metrics import measure
-from mirage.replay.table import FULL_WIDTH, replay_table
+from mirage.replay.plots import LETTER, LINE, MARK, Box, place_labels
 from mirage.replay.wording import (
+    FULL_WIDTH,
     duration,
     headlines,
     hours,
@@ -30,12 +30,13 @@ from mirage.replay.wording import (
     instant,
     percent,
     percent_interval,
+    replay_table,
 )
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mirage.replay.outcome import ReplayResult
+    from mirage.replay.results import ReplayResult
 
 QUICK = Resampling(resamples=200)
 VOID = {"meta", "link", "br", "hr", "img", "input", "col"}
@@ -191,7 +192,7 @@ def test_importing_costs_nothing_and_drawing_leaves_no_trace() -> None:
     program = """
 import sys
 sys.path.insert(0, sys.argv[1])
-import mirage.replay.html, mirage.replay.metrics, mirage.replay.table
+import mirage.replay.html, mirage.replay.metrics, mirage.replay.wording
 assert not {"matplotlib", "jinja2"} & set(sys.modules)
 from synthetic_replay import synthetic_replay
 import matplotlib
@@ -250,10 +251,10 @@ def test_figures_as_people_write_them() -> None:
     assert [percent(v) for v in (0.0, -0.004, 0.956, -0.12, -45.0)] == [
         *("0 %", "0 %", "96 %", "\N{MINUS SIGN}12 %", "< \N{MINUS SIGN}999 %")
     ]
-    assert percent_interval(Estimate(0.5, 0.4, 0.6)) == "40\N{EN DASH}60 %"
-    assert percent_interval(Estimate(0.0, -0.1, 0.1)) == "\N{MINUS SIGN}10 to 10 %"
-    assert percent_interval(Estimate(0.5)) == percent_interval(Estimate(1.0, 1.0, 1.0)) == ""
-    assert hours_interval(Estimate(0.0, -1.0, 1.0)) == "\N{MINUS SIGN}1.00 to 1.00"
+    assert percent_interval(IntervalEstimate(0.5, 0.4, 0.6)) == "40\N{EN DASH}60 %"
+    assert percent_interval(IntervalEstimate(0.0, -0.1, 0.1)) == "\N{MINUS SIGN}10 to 10 %"
+    assert percent_interval(IntervalEstimate(0.5)) == percent_interval(IntervalEstimate(1.0, 1.0, 1.0)) == ""
+    assert hours_interval(IntervalEstimate(0.0, -1.0, 1.0)) == "\N{MINUS SIGN}1.00 to 1.00"
     assert [duration(s) for s in (600, 5_400, 172_800, 259_200, 45)] == [
         *("10 min", "90 min", "48 h", "3 d", "45 s")
     ]

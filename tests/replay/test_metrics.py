@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic_replay import synthetic_replay
 
-from mirage.replay.bootstrap import (
+from mirage.replay.intervals import (
     Resampling,
     block_length,
     expanded_tail,
@@ -22,8 +22,7 @@ from mirage.replay.bootstrap import (
     weighted_quantile,
 )
 from mirage.replay.metrics import measure, replay_document
-from mirage.replay.outcome import PairOutcome, ReplayResult
-from mirage.replay.panel import LoadClass, build_panel
+from mirage.replay.results import LoadClass, PairOutcome, ReplayResult, build_panel
 
 HOUR = 3_600
 QUICK = Resampling(resamples=200)

@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 
 from mirage.domain.decision import Observation, RecentWaits
 from mirage.domain.job import Job, JobId, JobRequest, JobState
-from mirage.domain.objective import Weights, objective
-from mirage.domain.outcome import Outcome
+from mirage.domain.objective import Outcome, Weights, objective
 from mirage.domain.snapshot import Snapshot
-from mirage.replay.oracle import GRID, Oracle
+from mirage.replay.episodes import GRID, Oracle
 
 MIN = 60
 END = 24 * 60 * MIN

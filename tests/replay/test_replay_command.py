@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from mirage.cli.arguments import load_trace, parse_instant
-from mirage.cli.outputs import check_writable
 from mirage.cli.replay import replay_command
+from mirage.cli.run_output import check_writable
 from mirage.domain.errors import ConfigError, MirageError
 
 app = typer.Typer()

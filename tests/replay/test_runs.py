@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from small_disks import mounted
 
-from mirage.bootstrap.replays import replay_command
+from mirage.bootstrap.interface import replay_command
 from mirage.domain.errors import BadSpelling, ConfigError, StoreUnavailable
-from mirage.replay.runs import LARGEST_RESULT, ReplayRuns, Run, RunState, TooManyRuns, Wish
+from mirage.replay.runs import LARGEST_RESULT, ReplayJob, ReplayRuns, ReplaySpec, RunState, TooManyRuns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-WISH = Wish("generated:demo:1", "demo", ("reactive", "fixed:6h"), 1, 7_200, "0", "9", 3_600, 600, 2, "")
+WISH = ReplaySpec("generated:demo:1", "demo", ("reactive", "fixed:6h"), 1, 7_200, "0", "9", 3_600, 600, 2, "")
 
 PLAY = """
 import json, sys
@@ -47,13 +47,13 @@ class Place:
     def __init__(self, folder: Path, offered: Path | None = None, most: int = 3) -> None:
         self.folder, self.offered, self.most = folder, offered, most
         self.script = PLAY
-        self.played: list[Wish] = []
+        self.played: list[ReplaySpec] = []
         self.runs = self.made()
 
     def made(self, memory_mb: int = 0) -> ReplayRuns:
         return ReplayRuns(self.folder, self.offered, self.command, lambda: 1_000, self.most, memory_mb)
 
-    def command(self, wish: Wish, folder: Path) -> Sequence[str]:
+    def command(self, wish: ReplaySpec, folder: Path) -> Sequence[str]:
         self.played.append(wish)
         return [sys.executable, "-c", self.script]
 
@@ -69,7 +69,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
     made.runs.close()
 
 
-def until(runs: ReplayRuns, run: Run, wanted: Callable[[Run], bool]) -> Run:
+def until(runs: ReplayRuns, run: ReplayJob, wanted: Callable[[ReplayJob], bool]) -> ReplayJob:
     """The run once it is so; a deadline only for a test that would hang."""
     for _ in range(6_000):
         found = runs.of(run.run_id)
@@ -80,7 +80,7 @@ def until(runs: ReplayRuns, run: Run, wanted: Callable[[Run], bool]) -> Run:
     raise AssertionError(found)
 
 
-def result(runs: ReplayRuns, run: Run) -> Any:
+def result(runs: ReplayRuns, run: ReplayJob) -> Any:
     file = runs.open_result(run)
     if file is None:
         return None
@@ -167,7 +167,7 @@ def test_what_fails_says_its_last_words(place: Place) -> None:
 
 
 def test_one_that_cannot_begin_fails_and_the_next_is_played(place: Place) -> None:
-    def refuse(wish: Wish, folder: Path) -> Sequence[str]:
+    def refuse(wish: ReplaySpec, folder: Path) -> Sequence[str]:
         raise ConfigError("cluster", "not described")
 
     runs = ReplayRuns(place.folder, None, refuse, lambda: 0, 3)

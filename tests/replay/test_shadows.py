@@ -10,15 +10,13 @@ import pytest
 from fakes import HOUR, FakeCluster, Fate, chain
 
 from mirage.bootstrap.assembly import assemble
-from mirage.bootstrap.world import World
+from mirage.bootstrap.cluster import ClusterConnection
 from mirage.config.loading import load_config
 from mirage.domain.chain import ChainId, ChainRecord, DoneCondition
 from mirage.domain.decision import ActionScores, RecentWaits, WaitForecast
 from mirage.domain.journal import Entry, EntryKind
-from mirage.domain.objective import Weights
-from mirage.domain.outcome import Outcome
-from mirage.replay.shadows import NEAREST, Waited, Watched, compared, judge
-from mirage.replay.watched import shadow_results
+from mirage.domain.objective import Outcome, Weights
+from mirage.replay.shadows import NEAREST, Waited, Watched, compared, judge, shadow_results
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -130,7 +128,9 @@ def played(folder: Path, links: int = 8) -> Path:
     file.write_text(f'[service]\nstate = "{state}"\n[loop]\n{loop}\n[api]\nenabled = false\n')
     cluster = FakeCluster(lambda request: Fate(wait=3 * HOUR))
     cluster.rate = 1.0
-    service = assemble(load_config(file).config, World(cluster, cluster, cluster, cluster), lambda: None)
+    service = assemble(
+        load_config(file).config, ClusterConnection(cluster, cluster, cluster, cluster), lambda: None
+    )
     service.store.chains.save(ChainRecord(chain(12 * HOUR, DoneCondition(exit_code=None, links=links))))
     try:
         while not service.store.chains.load()[0].over:
@@ -178,7 +178,7 @@ def test_the_command_prints_what_was_measured(tmp_path: Path, monkeypatch: pytes
 
     file = played(tmp_path)
     runner = CliRunner()
-    monkeypatch.setattr("mirage.control.wallclock.WallClock.now", lambda self: 30 * DAY)
+    monkeypatch.setattr("mirage.control.clocks.WallClock.now", lambda self: 30 * DAY)
     table = runner.invoke(app, ["models", "shadow", "--config", str(file)])
     assert table.exit_code == 0
     assert "fixed:1h *" in table.output
@@ -189,15 +189,15 @@ def test_the_command_prints_what_was_measured(tmp_path: Path, monkeypatch: pytes
 
 
 def test_daemon_compares_handovers_of_a_shorter_span_too(tmp_path: Path) -> None:
-    from mirage.bootstrap.measurements import Measurements
-    from mirage.replay.watched import judged_handovers
+    from mirage.bootstrap.models import AccuracyMeasurements
+    from mirage.replay.shadows import judged_handovers
     from mirage.store.opening import open_store
 
     store = open_store(load_config(played(tmp_path)).config.store.url)
     starts = [each.start for each in judged_handovers(store, 0)]
     clock = FakeCluster()
     clock.time = starts[-1]
-    measurements = Measurements(store, clock, Weights)  # type: ignore[arg-type]
+    measurements = AccuracyMeasurements(store, clock, Weights)  # type: ignore[arg-type]
     (charge, *_), (last, *_) = (measurements.comparison(), measurements.comparison(0))
     store.close()
     assert (charge.handovers, last.handovers) == (len(starts), 1)
@@ -205,7 +205,7 @@ def test_daemon_compares_handovers_of_a_shorter_span_too(tmp_path: Path) -> None
 
 
 def test_errors_of_forecasts_need_the_last_lines_only(tmp_path: Path) -> None:
-    from mirage.replay.watched import judged_handovers
+    from mirage.replay.shadows import judged_handovers
     from mirage.store.opening import open_store
 
     store = open_store(load_config(played(tmp_path)).config.store.url)

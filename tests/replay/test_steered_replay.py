@@ -15,7 +15,7 @@ from mirage.replay.closedloop import replay
 from mirage.replay.plan import split_policy
 
 if TYPE_CHECKING:
-    from mirage.replay.outcome import PairOutcome, ReplayResult
+    from mirage.replay.results import PairOutcome, ReplayResult
 
 POLICIES = ("reactive", "pin", "pin:30m", "hold:10m", "nice:10m")
 MINUTE = 60

@@ -12,13 +12,13 @@ import pytest
 
 from mirage.allocation.ddl.formats.readers import TaskFormat, TaskSource
 from mirage.allocation.ddl.replay import Compared, TaskReplay, parse_pair, play_all
-from mirage.replay.lanes import choose_palette, clock, draw_lanes, ticks
+from mirage.replay.svg import choose_palette, clock, draw_lanes, ticks
 from mirage.replay.taskpage import render_task_page
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mirage.allocation.ddl.outcome import Outcome
+    from mirage.allocation.ddl.outcome import TaskRunResult
 
 HOSTILE = "</title><script>alert(1)</script>&"
 MIX = f"""
@@ -38,7 +38,7 @@ def played(folder: Path, mix: str = MIX, pool: str = "2x4") -> Compared:
     return play_all(TaskReplay(source, (parse_pair("fifo+first-fit"), parse_pair("sjf+best-fit"))), 1)
 
 
-def area(outcome: Outcome, last: float) -> tuple[float, float]:
+def area(outcome: TaskRunResult, last: float) -> tuple[float, float]:
     """Of the task's bars, in lanes x units; and what device-seconds make of it."""
     svg = ElementTree.fromstring(draw_lanes(outcome, choose_palette(outcome.tasks), last, "lanes"))
     bars = [rect for rect in svg.iter("rect") if rect.find("title") is not None]

@@ -50,7 +50,7 @@ PROCESSES = 8
 MAIN = "from mirage.cli.main import main; main()"
 CPU = """
 import time
-from mirage.control.turns import Turns
+from mirage.control.permits import Turns
 Turns.__init__.__defaults__ = (None, time.thread_time)
 """
 SIMULATED = (

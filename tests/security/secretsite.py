@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from daemon.daemons import wait_until
 from daemon.sites import MAIN, Site, running_site
 
-from mirage.bootstrap.world import own_user
+from mirage.bootstrap.cluster import own_user
 from mirage.client.errors import ClientError
 from mirage.domain.chain import Chain, ChainId, ChainRecord, DoneCondition
 from mirage.domain.job import BatchScript, JobRequest

@@ -17,11 +17,10 @@ from daemon.daemons import wait_until
 from daemon.sites import Site, running_site
 
 import mirage
-from mirage.api.access.caller import Caller
-from mirage.api.access.scope import Scope
-from mirage.api.documents.definition import read_chain
+from mirage.api.access.caller import Caller, Scope
+from mirage.api.routes.chaindefinition import read_chain
 from mirage.backends import launcher
-from mirage.bootstrap.world import own_user
+from mirage.bootstrap.cluster import own_user
 from mirage.client.errors import ClientError
 from mirage.domain.chain import ChainRecord
 

@@ -16,9 +16,9 @@ from fake_slurm.fake import Fault
 from security.secretsite import ASKED, FILES, OF_THE_DAEMON, OF_THE_OWNER, PRIVATE, SecretSite, canary, secret_site
 
 from mirage.allocation.inference.serving.upstream import Upstream
-from mirage.backends.restclient import Address
+from mirage.backends.restclient import RestAddress
 from mirage.domain.errors import MirageError
-from mirage.domain.masking import without_secrets
+from mirage.domain.texts import without_secrets
 from mirage.store.location import locate
 from mirage.store.opening import open_store
 
@@ -181,7 +181,7 @@ def test_commands_show_no_password_of_the_store(tmp_path: Path, words: tuple[str
 @pytest.mark.parametrize(
     "read",
     [
-        lambda: Address.parse(f"http://mirage:{PASSWORD}@head:6820"),
+        lambda: RestAddress.parse(f"http://mirage:{PASSWORD}@head:6820"),
         lambda: Upstream(f"ftp://mirage:{PASSWORD}@head:6820"),
         lambda: locate(f"mysql://mirage:{PASSWORD}@head/x"),
         lambda: locate(f"postgresql://mirage:{PASSWORD}@head:port/x"),

@@ -8,8 +8,8 @@ import pytest
 from simulator.clusterfile_texts import SMALL
 
 from mirage.domain.errors import ConfigError
-from mirage.simulator.cluster import Scheduling
-from mirage.simulator.configuration.clusterfile import load_cluster, parse_cluster, presets, with_nodes
+from mirage.simulator.cluster import Scheduling, with_nodes
+from mirage.simulator.configuration.clusterfile import load_cluster, parse_cluster, presets
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,7 +18,7 @@ from mirage.simulator import cluster as parts
 from mirage.simulator.cluster import ClusterConfig, FairShare, NodeGroup, TresLimit
 from mirage.simulator.configuration.clusterfile import parse_cluster
 from mirage.simulator.configuration.clusterschema import SECTIONS
-from mirage.simulator.configuration.tomlplaces import line_of
+from mirage.simulator.configuration.toml_errors import line_of
 
 
 def outcome(text: str, source: str = "my.toml") -> ClusterConfig | ConfigError:

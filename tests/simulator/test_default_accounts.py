@@ -7,7 +7,7 @@ import pytest
 from mirage.domain.errors import ConfigError
 from mirage.simulator.accounts import Accounts
 from mirage.simulator.configuration.slurmconf import ASSOCIATIONS_FILE, USERS_FILE, read_slurm_conf
-from mirage.simulator.model import Model
+from mirage.simulator.model import ClusterTables
 
 CONF = """
 ClusterName=site
@@ -28,7 +28,7 @@ site|research|bob|
 
 def account_of(user: str, users: str | None) -> str:
     beside = {ASSOCIATIONS_FILE: ASSOC} | ({USERS_FILE: users} if users is not None else {})
-    model = Model(read_slurm_conf(CONF, "slurm.conf", beside).config)
+    model = ClusterTables(read_slurm_conf(CONF, "slurm.conf", beside).config)
     accounts = Accounts.of(model.cluster, model.resources)
     return accounts.rows[accounts.association(user, "")].account
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from small_clusters import T0, ask, cluster
 
-from mirage.simulator.directed import DirectedSimulation
+from mirage.simulator.run import DirectedSimulation
 
 if TYPE_CHECKING:
     from mirage.domain.job import JobId

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_easy import bounded_slowdown, pool_starts
 
-from mirage.bench.peer import compiler, run_peer
-from mirage.simulator.easy import simulate_pool
+from mirage.bench.references import compiler, run_peer
+from mirage.simulator.run import simulate_pool
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mirage.simulator.shares import Shares
+from mirage.simulator.resume import Shares
 
 NAN = float("nan")
 

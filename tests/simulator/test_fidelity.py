@@ -11,13 +11,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mirage.bench.fidelity.asking import alike, ask
-from mirage.bench.fidelity.comparing import agreement, rank_correlation
-from mirage.bench.fidelity.conducting import conduct
-from mirage.bench.fidelity.expecting import broken, recorded_schedule, simulated_schedule
-from mirage.bench.fidelity.playing import play
-from mirage.bench.fidelity.recording import read_recording
-from mirage.bench.fidelity.report import measure_fidelity, repeated, starts_of, submits_of
+from mirage.bench.fidelity import (
+    agreement,
+    broken,
+    measure_fidelity,
+    rank_correlation,
+    recorded_schedule,
+    repeated,
+    simulated_schedule,
+    starts_of,
+    submits_of,
+)
+from mirage.bench.recorded_passes import alike, ask, conduct
+from mirage.bench.recordings import play, read_recording
 from mirage.domain.errors import ConfigError, TraceError
 
 RECORDINGS = Path(__file__).parent / "recordings"

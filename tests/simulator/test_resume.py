@@ -17,8 +17,7 @@ from mirage.backends.simulated import SimulatedCluster
 from mirage.domain.job import NEVER, JobRequest
 from mirage.domain.jobtable import Names, job_table
 from mirage.domain.snapshot import JobColumns, PartitionState, Snapshot
-from mirage.simulator.cluster import Association, ClusterConfig, PriorityWeights
-from mirage.simulator.configuration.resize import with_nodes
+from mirage.simulator.cluster import Association, ClusterConfig, PriorityWeights, with_nodes
 from mirage.simulator.resume import Futures, Resumed, Resumption
 from mirage.simulator.simulation import Simulation
 

@@ -11,8 +11,7 @@ from small_trace import trace
 
 from mirage.backends.simulated import SimulatedCluster
 from mirage.domain.job import ABSENT, NEVER
-from mirage.domain.joblabels import JobLabels
-from mirage.domain.jobtraits import gres_columns
+from mirage.domain.jobtable import JobLabels, gres_columns
 from mirage.domain.snapshot import JobColumns, PartitionState, Snapshot
 from mirage.simulator.cluster import NodeGroup
 from mirage.simulator.resume import Futures, Resumption

@@ -21,10 +21,9 @@ from mirage.slurm.batchscript import (
     read_directives,
     read_interpreter,
 )
-from mirage.slurm.begintime import parse_begin
-from mirage.slurm.environment import capture
 from mirage.slurm.jobrequest import REFUSED, Sources, Surroundings, read_request, said_by_options
-from mirage.slurm.sbatch import sbatch_arguments
+from mirage.slurm.option_values import parse_begin
+from mirage.slurm.sbatch import capture, sbatch_arguments
 from mirage.slurm.sbatchoptions import SBATCH, Takes, Word, given_by_environment
 
 AROUND = Surroundings("job.sh", "alice", "/home/alice", 1_700_000_000, lambda partition: 3_600)

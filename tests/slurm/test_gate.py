@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mirage.domain.job import JobId, JobState
-from mirage.slurm.gate import Gate
-from mirage.slurm.wrapper import gated
+from mirage.slurm.wrapper import Gate, gated
 
 if TYPE_CHECKING:
     from pathlib import Path

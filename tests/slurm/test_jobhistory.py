@@ -9,7 +9,7 @@ import pytest
 
 from mirage.domain.errors import BadSpelling
 from mirage.domain.job import ABSENT, JobState
-from mirage.slurm.jobhistory import history_arguments, read_history
+from mirage.slurm.accounting import history_arguments, read_history
 from mirage.slurm.tres import memory_mb
 
 ASSETS = Path(__file__).resolve().parents[1] / "assets"

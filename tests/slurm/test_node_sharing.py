@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mirage.slurm.nodesharing import has_whole_nodes, requeued, why_shared
+from mirage.slurm.node_text import has_whole_nodes, requeued, why_shared
 
 GPUS = (
     "NodeName=v1 CPUTot=40 Gres=gpu:v100:4 CfgTRES=cpu=40,mem=375G,billing=4,gres/gpu=4,gres/gpu:v100=4 AllocTRES="

@@ -8,7 +8,7 @@ from test_queue_text import read
 from test_recorded_text import VERSIONS, Recordings
 
 from mirage.domain.job import ABSENT
-from mirage.domain.joblabels import JobLabels
+from mirage.domain.jobtable import JobLabels
 from mirage.slurm.queuelabels import ends_of, jobs_kept_pending, suspended_jobs, waits_its_turn
 
 STARTED, END = 1_795_275_134, 1_795_447_934

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from mirage.domain.errors import BadSpelling
 from mirage.domain.job import ABSENT, UNLIMITED, BatchScript, JobId, JobRequest, JobState, WarnSignal
 from mirage.domain.snapshot import JobColumns
-from mirage.slurm import nodetext, queuetext, rows, sbatch
-from mirage.slurm.exitstatus import exit_code_of_status
-from mirage.slurm.jobid import parse_exit_code
+from mirage.slurm import node_text, queuetext, rows, sbatch
+from mirage.slurm.job_state import exit_code_of_status, parse_exit_code
 from mirage.slurm.rows import CELL
 
 MARK = "\x1e0123456789ab"
@@ -55,7 +54,7 @@ def read(*changes: dict[str, str], wanted: tuple[int, ...] = ()) -> queuetext.Qu
     return queuetext.read_queue(answer(*changes), MARK, {JobId(job_id) for job_id in wanted})
 
 
-def only(**change: str) -> queuetext.QueuedJob:
+def only(**change: str) -> queuetext.QueueRow:
     (found,) = read(change).ours
     return found
 
@@ -274,13 +273,13 @@ def test_pending_jobs_have_the_nodes_they_must_have_and_others_those_they_have()
     ],
 )
 def test_node_states(state: str, kind: str) -> None:
-    assert nodetext.kind_of(state) == kind
+    assert node_text.kind_of(state) == kind
 
 
 def test_a_partition_without_nodes_is_there() -> None:
     heading = CELL.join(("PARTITION", "STATE", "NODES"))
     text = f"{heading}{MARK}\n{CELL.join(('empty', 'n/a', '0'))}{MARK}\n"
-    ((partition,), _) = nodetext.read_partitions(text, MARK)
+    ((partition,), _) = node_text.read_partitions(text, MARK)
     assert (partition.name, partition.total, partition.down) == ("empty", 0, 0)
 
 

@@ -15,8 +15,8 @@ import pytest
 
 from mirage.domain.errors import ClusterUnavailable, NotPermitted, SubmissionRejected, UnknownJob
 from mirage.domain.job import ABSENT, NEVER, UNLIMITED, Job, JobId, JobState
-from mirage.slurm import accounting, duration, jobhistory, nodetext, queuetext, sbatch, wording
-from mirage.slurm.rejections import is_permanent
+from mirage.slurm import accounting, duration, error_messages, node_text, queuetext, sbatch
+from mirage.slurm.error_messages import is_permanent
 from mirage.slurm.rows import CELL
 
 ASSETS = Path(__file__).resolve().parents[1] / "assets"
@@ -43,7 +43,7 @@ class Recordings:
     def queue(self) -> queuetext.Queue:
         return queuetext.read_queue(self.squeue(), self.mark, set(self.ids.values()))
 
-    def ours(self) -> dict[str, queuetext.QueuedJob]:
+    def ours(self) -> dict[str, queuetext.QueueRow]:
         """Every job of the zoo, as if each were a link, by its name there."""
         by_id = {found.job.job_id: found for found in self.queue().ours}
         return {name: by_id[job_id] for name, job_id in self.ids.items() if job_id in by_id}
@@ -71,11 +71,11 @@ def test_what_was_recorded_is_what_we_ask(recorded: Recordings) -> None:
     ids = set(recorded.ids.values())
     asked = {
         "squeue.mirage.epoch.txt": (["squeue", *queuetext.ARGUMENTS], queuetext.queue_settings(mark)),
-        "sinfo.mirage.txt": (["sinfo", *nodetext.ARGUMENTS], nodetext.node_settings(mark)),
+        "sinfo.mirage.txt": (["sinfo", *node_text.ARGUMENTS], node_text.node_settings(mark)),
         "sacct.mirage-fate.epoch.txt": (["sacct", *accounting.fate_arguments(ids)], accounting.settings(mark)),
         "sacct.mirage-recent.epoch.txt": (["sacct", *accounting.recent_arguments(2)], accounting.settings(mark)),
         "sacct.mirage-history.epoch.txt": (
-            ["sacct", *jobhistory.history_arguments(1_000_000_000, 4_000_000_000)],
+            ["sacct", *accounting.history_arguments(1_000_000_000, 4_000_000_000)],
             accounting.settings(mark),
         ),
     }
@@ -248,7 +248,7 @@ def test_partitions_count_the_nodes_that_scontrol_lists(recorded: Recordings) ->
         re.M,
     )
     total = Counter(name for _, partitions in nodes for name in partitions.split(","))
-    found, _ = nodetext.read_partitions(recorded.text("sinfo.mirage.txt"), recorded.mark)
+    found, _ = node_text.read_partitions(recorded.text("sinfo.mirage.txt"), recorded.mark)
     assert {p.name: p.total for p in found} == dict(total)
     busy = Counter(
         name
@@ -315,7 +315,7 @@ def said(recorded: Recordings, name: str) -> str:
     ],
 )
 def test_refusals_have_one_word(recorded: Recordings, recording: str, reason: str, permanent: bool) -> None:
-    error = wording.refusal(said(recorded, f"refused.{recording}.txt"), "sbatch")
+    error = error_messages.refusal(said(recorded, f"refused.{recording}.txt"), "sbatch")
     assert isinstance(error, SubmissionRejected)
     assert error.reason == reason
     assert is_permanent(reason) == permanent
@@ -337,7 +337,7 @@ def test_refusals_have_one_word(recorded: Recordings, recording: str, reason: st
     ],
 )
 def test_acts_refused_say_what_to_do(recorded: Recordings, recording: str, error: type[Exception]) -> None:
-    assert type(wording.refused_act(said(recorded, f"{recording}.txt"), "it")) is error
+    assert type(error_messages.refused_act(said(recorded, f"{recording}.txt"), "it")) is error
 
 
 @pytest.mark.parametrize(
@@ -360,7 +360,7 @@ def test_acts_refused_say_what_to_do(recorded: Recordings, recording: str, error
     ],
 )
 def test_rejections_that_pass_are_told_from_those_that_stay(text: str, permanent: bool) -> None:
-    error = wording.refusal(f"sbatch: error: Batch job submission failed: {text}", "sbatch")
+    error = error_messages.refusal(f"sbatch: error: Batch job submission failed: {text}", "sbatch")
     assert isinstance(error, SubmissionRejected)
     assert is_permanent(error.reason) == permanent
 
@@ -390,11 +390,11 @@ def test_planned_starts(recorded: Recordings) -> None:
     ],
 )
 def test_no_answer_is_no_refusal(text: str) -> None:
-    assert isinstance(wording.refusal(text, "sbatch"), ClusterUnavailable)
+    assert isinstance(error_messages.refusal(text, "sbatch"), ClusterUnavailable)
 
 
 def test_an_unheard_of_refusal_is_one(recorded: Recordings) -> None:
-    error = wording.refusal("sbatch: error: Batch job submission failed: The moon is too full\n", "sbatch")
+    error = error_messages.refusal("sbatch: error: Batch job submission failed: The moon is too full\n", "sbatch")
     assert isinstance(error, SubmissionRejected)
     assert (error.reason, "The moon is too full" in str(error)) == ("Refused", True)
     assert CELL not in str(error)
@@ -403,7 +403,7 @@ def test_an_unheard_of_refusal_is_one(recorded: Recordings) -> None:
 def test_a_rejection_names_its_reason_once() -> None:
     limit = "sbatch: error: QOSMaxSubmitJobPerUserLimit\n"
     text = f"{limit}sbatch: error: Batch job submission failed: Job violates accounting/QOS policy"
-    error = wording.refusal(text, "sbatch")
+    error = error_messages.refusal(text, "sbatch")
     assert isinstance(error, SubmissionRejected)
     assert error.reason == "QOSMaxSubmitJobPerUserLimit"
     assert str(error).count(error.reason) == 1

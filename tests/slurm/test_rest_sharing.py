@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mirage.slurm.nodesharing import has_whole_nodes
-from mirage.slurm.rest.sharing import why_shared
+from mirage.slurm.node_text import has_whole_nodes
+from mirage.slurm.rest.queue import why_shared
 
 ASSETS = Path(__file__).parents[1] / "assets"
 RECORDED = sorted(ASSETS.glob("*/rest/*/jobs.json"))

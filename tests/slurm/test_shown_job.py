@@ -7,9 +7,13 @@ import pytest
 from mirage.domain.errors import BadSpelling
 from mirage.domain.job import JobId, JobState
 from mirage.slurm.sbatchoptions import Given
-from mirage.slurm.shownjob import read_shown_job
-from mirage.slurm.shownoptions import further_options, shown_arguments, without_chosen
-from mirage.slurm.submitline import options_of_line
+from mirage.slurm.shown_jobs import (
+    further_options,
+    options_of_line,
+    read_shown_job,
+    shown_arguments,
+    without_chosen,
+)
 
 RECORDED = """\
 JobId=1 JobName=my train UserId=root(0)

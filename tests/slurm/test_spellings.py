@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from mirage.domain.errors import BadSpelling
 from mirage.domain.job import ABSENT, UNLIMITED, JobState
 from mirage.slurm import duration, hostlist
-from mirage.slurm.jobid import expand_job_ids, is_step, parse_exit_code
-from mirage.slurm.state import parse_end, parse_state
+from mirage.slurm.job_state import expand_job_ids, is_step, parse_end, parse_exit_code, parse_state
 from mirage.slurm.tres import gres_of, memory_mb, parse_gres, parse_tres
 
 if TYPE_CHECKING:

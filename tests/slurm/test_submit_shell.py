@@ -9,8 +9,14 @@ import sys
 import pytest
 
 from mirage.domain.job import NO_RESOURCE_LIMIT, BatchScript, JobRequest
-from mirage.slurm.sbatch import sbatch_arguments, sbatch_environment
-from mirage.slurm.submitshell import RESOURCES, limit_variables, process_variables, read_resource_limits
+from mirage.slurm.sbatch import (
+    RESOURCES,
+    limit_variables,
+    process_variables,
+    read_resource_limits,
+    sbatch_arguments,
+    sbatch_environment,
+)
 
 LIMITS = (("NOFILE", 512), ("STACK", NO_RESOURCE_LIMIT), ("CORE", 0))
 BATCH = BatchScript("#!/bin/sh\n", resource_limits=LIMITS)
@@ -26,7 +32,7 @@ def with_options(*options: str) -> BatchScript:
 
 
 def test_shell_state_is_read_as_it_is() -> None:
-    code = "from mirage.slurm.submitshell import *; print(oct(read_umask()), read_umask(), read_resource_limits())"
+    code = "from mirage.slurm.sbatch import *; print(oct(read_umask()), read_umask(), read_resource_limits())"
     command = f"umask 027; ulimit -n 99; ulimit -c 0; {sys.executable} -c '{code}'"
     found = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=True).stdout
     assert found.startswith("0o27 23 (")

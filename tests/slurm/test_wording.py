@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mirage.domain.errors import SubmissionRejected
-from mirage.slurm import wording
-from mirage.slurm.rejections import concerns_others, is_permanent
+from mirage.slurm import error_messages
+from mirage.slurm.error_messages import concerns_others, is_permanent
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ from mirage.slurm.rejections import concerns_others, is_permanent
 )
 def test_what_sbatch_itself_does_not_take_is_rejected_for_good(said: str, reason: str) -> None:
     """The output of sbatch 22.05, without a request to a controller; no retry can help."""
-    error = wording.refusal(said, "sbatch")
+    error = error_messages.refusal(said, "sbatch")
     assert isinstance(error, SubmissionRejected)
     assert error.reason == reason
     assert is_permanent(error.reason)
@@ -40,7 +40,7 @@ def test_what_sbatch_itself_does_not_take_is_rejected_for_good(said: str, reason
 def test_a_spool_that_cannot_be_written_is_a_rejection_that_may_pass() -> None:
     """slurmctld (22.05, ``job_allocate``) takes the job back then: none is made."""
     said = "sbatch: error: Batch job submission failed: I/O error writing script/environment to file\n"
-    error = wording.refusal(said, "sbatch")
+    error = error_messages.refusal(said, "sbatch")
     assert isinstance(error, SubmissionRejected)
     assert not is_permanent(error.reason)
     assert concerns_others(error.reason), "a reason for protected mode"

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from mirage.domain.job import JobId, JobState
 from mirage.slurm.batchscript import SBATCH_LINE, read_directives
-from mirage.slurm.gate import Gate
-from mirage.slurm.wrapper import gated, with_arguments, wrap
+from mirage.slurm.wrapper import Gate, gated, with_arguments, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,7 +17,7 @@ from stored_values import jobs, ran, record
 from mirage.domain.chain import ChainId
 from mirage.domain.journal import Entry, EntryKind
 from mirage.domain.snapshot import JobColumns, Snapshot
-from mirage.store.audit import AuditEntry
+from mirage.store.access import AuditEntry
 from mirage.store.opening import Store, open_store
 
 

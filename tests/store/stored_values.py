@@ -16,15 +16,14 @@ from sqlalchemy import delete
 from mirage.domain.chain import Chain, ChainId, ChainRecord
 from mirage.domain.decision import ActionScores, Prediction, WaitForecast
 from mirage.domain.job import Job, JobId, JobRequest, Seconds
-from mirage.domain.jobids import without_impossible_ids
-from mirage.domain.link import Link, LinkState
-from mirage.domain.outcome import Outcome
+from mirage.domain.link import Link, LinkState, without_impossible_ids
+from mirage.domain.objective import Outcome
 from mirage.domain.snapshot import JobColumns, PartitionState, Snapshot
 from mirage.store.chains import SqlChainStore
 from mirage.store.journal import SqlJournal
-from mirage.store.outbox import Outbox
 from mirage.store.tables import about, metadata
 from mirage.store.waits import StartedJobs
+from mirage.store.write_buffer import WriteBuffer
 
 if typing.TYPE_CHECKING:
     from mirage.ports import ChainStore
@@ -154,7 +153,7 @@ def same(a: Any, b: Any) -> bool:
 
 def reopened(store: Store) -> SqlChainStore:
     """A second view of the chains, which has only the database to go by."""
-    outbox = Outbox(store.database)
+    outbox = WriteBuffer(store.database)
     return SqlChainStore(store.database, outbox, SqlJournal(store.database, outbox))
 
 

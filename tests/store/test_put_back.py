@@ -12,9 +12,9 @@ from test_restoration import fill, noted, owners
 
 from mirage.bootstrap.readiness import _write_trial
 from mirage.domain.errors import StoreUnavailable
+from mirage.store.about import number_file
 from mirage.store.opening import Store, open_store
 from mirage.store.restoration import declare_restored
-from mirage.store.written import number_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,18 +10,17 @@ import pytest
 from stored_values import record
 from test_store_upgrading import thaw
 
-from mirage.control.campaign import Campaign
-from mirage.control.election import Candidate, LeaseTerms
+from mirage.control.leader_election import LeaderCandidate, LeaderElection, LeaseTerms
 from mirage.domain.errors import StoreUnavailable
 from mirage.domain.journal import Entry, EntryKind
 from mirage.domain.lease import Lease
+from mirage.store.access import StoredToken
 from mirage.store.backup import back_up
 from mirage.store.leases import SqlLeases
 from mirage.store.location import locate
 from mirage.store.opening import Store, open_database, open_store
 from mirage.store.restoration import Restoration, declare_restored, read_restoration
 from mirage.store.schema import no_schema
-from mirage.store.tokens import StoredToken
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -175,8 +174,8 @@ def test_restore_under_an_open_store_ends_its_writing(new_url: Callable[[str], s
     store = open_store(url)
     office = open_database(url)
     leases = SqlLeases(office)
-    candidate = Candidate("head-1", "head-1", LeaseTerms(9.0))
-    campaign = Campaign(leases, candidate, clock=lambda: now)
+    candidate = LeaderCandidate("head-1", "head-1", LeaseTerms(9.0))
+    campaign = LeaderElection(leases, candidate, clock=lambda: now)
     now = 0.0
     campaign.step()
     campaign.step()

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mirage.store.answers import StoredAnswer
-from mirage.store.audit import AuditEntry
-from mirage.store.tokens import StoredToken
+from mirage.store.access import AuditEntry, StoredAnswer, StoredToken
 
 if TYPE_CHECKING:
     import pytest
@@ -53,7 +51,7 @@ def test_the_audit_says_how_somebody_came_in(store: Store) -> None:
 def test_answers_of_one_caller_are_bounded_and_push_out_no_others(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mirage.store.answers.MOST_OF_ONE", 5)
+    monkeypatch.setattr("mirage.store.access.MOST_OF_ONE", 5)
     store.answers.keep(replace(ANSWER, caller="ada"), 0)
     for number in range(20):
         store.answers.keep(replace(ANSWER, caller="mallory", key=f"k{number}", time=2_000 + number), 0)
@@ -63,7 +61,7 @@ def test_answers_of_one_caller_are_bounded_and_push_out_no_others(
 
 
 def test_answers_of_one_caller_have_a_bound_in_bytes(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mirage.store.answers.MOST_BYTES_OF_ONE", 100)
+    monkeypatch.setattr("mirage.store.access.MOST_BYTES_OF_ONE", 100)
     for number in range(9):
         large = replace(ANSWER, key=f"k{number}", time=2_000 + number, body=b"x" * 30)
         store.answers.keep(large, 0)

@@ -18,8 +18,8 @@ from mirage.domain.chain import ChainId, ChainStatus
 from mirage.domain.errors import ConfigError, StoreUnavailable
 from mirage.domain.job import BatchScript, JobId
 from mirage.domain.link import Link, LinkState
-from mirage.store.outbox import Outbox
 from mirage.store.tables import chains, links
+from mirage.store.write_buffer import WriteBuffer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -200,11 +200,11 @@ def test_a_hand_over_is_stored_when_it_is_complete(store: Store) -> None:
 def test_the_view_in_memory_is_what_was_stored_when_saving_fails(store: Store, monkeypatch: Any) -> None:
     store.chains.save(record())
 
-    def fail(self: Outbox, work: Any = None, also: Any = ()) -> None:
+    def fail(self: WriteBuffer, work: Any = None, also: Any = ()) -> None:
         raise StoreUnavailable("the disk is full")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Outbox, "commit", fail)
+        patched.setattr(WriteBuffer, "commit", fail)
         with pytest.raises(StoreUnavailable):
             store.chains.save(record(failures=1))
     assert store.chains.load() == (record(),)

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stored_values import CHAIN_IDS, emptied, ran, record, records, reopened, whole
 
-from mirage.control.memory import MemoryStore
+from mirage.control.stores import MemoryStore
 from mirage.domain.chain import ChainId, ChainStatus
 from mirage.store.opening import open_store
 

@@ -22,7 +22,7 @@ from mirage.domain.chain import ChainId
 from mirage.domain.errors import StoreUnavailable
 from mirage.domain.journal import Entry, EntryKind
 from mirage.store.opening import open_store
-from mirage.store.upgrading import Upgrade, inspect_store, upgrade_store
+from mirage.store.schema import Upgrade, inspect_store, upgrade_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

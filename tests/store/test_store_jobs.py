@@ -9,7 +9,7 @@ import numpy as np
 
 from mirage.domain.job import ABSENT, JobState
 from mirage.domain.jobtable import JobTable, Names, job_table
-from mirage.store.jobhistory import StoredJobs
+from mirage.store.jobs import StoredJobs
 
 if TYPE_CHECKING:
     import pytest
@@ -120,7 +120,7 @@ def test_a_longer_span_is_read_when_it_is_asked_for(store: Store) -> None:
 
 
 def test_jobs_go_at_their_age(store: Store) -> None:
-    from mirage.store.retention import Retention
+    from mirage.store.opening import Retention
 
     jobs = table(100, np.random.default_rng(6))
     store.jobs.add(jobs)

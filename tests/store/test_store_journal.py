@@ -17,10 +17,10 @@ from mirage.domain.errors import StoreUnavailable
 from mirage.domain.job import JobRequest
 from mirage.domain.journal import Entry, EntryKind
 from mirage.domain.link import Link
-from mirage.domain.outcome import Outcome
+from mirage.domain.objective import Outcome
 from mirage.domain.texts import storable
 from mirage.store.journal import JournalLine, Span, SqlJournal
-from mirage.store.outbox import Outbox, Waiting
+from mirage.store.write_buffer import Waiting, WriteBuffer
 
 if TYPE_CHECKING:
     from mirage.store.opening import Store
@@ -126,8 +126,8 @@ def test_entries_outlive_a_flush_that_failed(store: Store, monkeypatch: pytest.M
 def test_a_database_away_for_long_does_not_fill_the_memory(
     store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("mirage.store.outbox._MOST", 50)
-    outbox = Outbox(store.database)
+    monkeypatch.setattr("mirage.store.write_buffer._MOST", 50)
+    outbox = WriteBuffer(store.database)
     journal = SqlJournal(store.database, outbox)
     for time in range(60):
         journal.write(entry(time))
@@ -139,7 +139,7 @@ def test_a_database_away_for_long_does_not_fill_the_memory(
 
 
 def test_full_write_buffer_keeps_the_entries_of_other_users(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mirage.store.outbox._MOST", 50)
+    monkeypatch.setattr("mirage.store.write_buffer._MOST", 50)
     for name, owner in (("mine", "ada"), ("flood", "mallory")):
         chain = Chain(ChainId(name), name, owner, JobRequest(name, owner, 3_600))
         store.chains.save(ChainRecord(chain))

@@ -13,7 +13,7 @@ from sqlalchemy import delete
 from stored_values import ran, record
 
 from mirage.domain.chain import ChainId
-from mirage.domain.errors import Deposed, StoreUnavailable
+from mirage.domain.errors import LeadershipLost, StoreUnavailable
 from mirage.domain.journal import Entry, EntryKind
 from mirage.domain.lease import VACANT, Lease
 from mirage.store.leases import SqlLeases, fence, no_entry
@@ -87,7 +87,7 @@ def test_a_deposed_leader_writes_neither_chains_nor_journal(url: str) -> None:
         lambda: deposed.chains.save(record().with_link(ran(1, 100, 200))),
         deposed.journal.flush,
     ):
-        with pytest.raises(Deposed, match="head2 leads since, in term 2; ours was 1"):
+        with pytest.raises(LeadershipLost, match="head2 leads since, in term 2; ours was 1"):
             act()
     leading = led_by(url, SECOND)
     assert leading.chains.load() == (record(),)
@@ -101,7 +101,7 @@ def test_a_deposed_leader_writes_neither_chains_nor_journal(url: str) -> None:
 
 def test_who_stands_by_writes_no_chain(url: str) -> None:
     standing_by = open_store(url, condition=no_entry)
-    with pytest.raises(Deposed, match="no daemon is the leader"):
+    with pytest.raises(LeadershipLost, match="no daemon is the leader"):
         standing_by.chains.save(record())
     standing_by.close()
 

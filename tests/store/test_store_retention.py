@@ -9,8 +9,8 @@ from stored_values import jobs, ran, record
 from mirage.domain.chain import ChainId
 from mirage.domain.journal import Entry, EntryKind
 from mirage.domain.snapshot import Snapshot
-from mirage.store.audit import AuditEntry
-from mirage.store.retention import Retention
+from mirage.store.access import AuditEntry
+from mirage.store.opening import Retention
 
 if TYPE_CHECKING:
     import pytest
@@ -58,8 +58,8 @@ def test_each_thing_is_deleted_at_its_age(store: Store) -> None:
 
 
 def test_many_rows_go_in_small_bites(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mirage.store.retention._BITE", 3)
-    monkeypatch.setattr("mirage.store.retention._SNAPSHOT_BITE", 1)
+    monkeypatch.setattr("mirage.store.opening._BITE", 3)
+    monkeypatch.setattr("mirage.store.opening._SNAPSHOT_BITE", 1)
     fill(store)
     assert store.prune(SHORT, now=1_000)["waits"] == 10
     assert store.snapshots.times(0, 1_000) == ()

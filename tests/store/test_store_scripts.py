@@ -17,11 +17,11 @@ from mirage.domain.errors import ConfigError
 from mirage.domain.job import BatchScript
 from mirage.domain.link import Link
 from mirage.domain.script import StoredScript, script_digests
-from mirage.provisioner.quotas import stored_bytes, without_script
-from mirage.slurm.plansettings import plan_settings
+from mirage.provisioner.limits import stored_bytes, without_script
+from mirage.slurm.batchscript import plan_settings
 from mirage.store.opening import open_store
+from mirage.store.schema import upgrade_store
 from mirage.store.tables import scripts
-from mirage.store.upgrading import upgrade_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable

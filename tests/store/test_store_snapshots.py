@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from stored_values import any_snapshots, same
 
 from mirage.domain.errors import ConfigError, StoreUnavailable
-from mirage.domain.joblabels import JobLabels
+from mirage.domain.jobtable import JobLabels
 from mirage.domain.snapshot import JobColumns, Snapshot
-from mirage.store import columnar
-from mirage.store.columnar import packed, unpacked
+from mirage.store import snapshots
+from mirage.store.snapshots import packed, unpacked
 
 if TYPE_CHECKING:
     from mirage.store.opening import Store
@@ -99,7 +99,7 @@ def test_what_an_older_version_did_not_have_is_absent() -> None:
 
 
 def test_every_field_is_stored_whatever_fields_there_are() -> None:
-    stored = set(columnar._Header.__dataclass_fields__) | set(columnar._TABLES)
+    stored = set(snapshots._Header.__dataclass_fields__) | set(snapshots._TABLES)
     assert stored | {"labels"} == set(Snapshot.__dataclass_fields__)
 
 

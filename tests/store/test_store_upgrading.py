@@ -24,8 +24,7 @@ from mirage.store.backup import NoBackup
 from mirage.store.database import Database
 from mirage.store.migrations.versions import jobs as second_step
 from mirage.store.opening import open_store
-from mirage.store.schema import no_schema
-from mirage.store.upgrading import inspect_store, upgrade_store
+from mirage.store.schema import inspect_store, no_schema, upgrade_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -202,7 +201,7 @@ def test_to_look_makes_nothing(tmp_path: Path) -> None:
 KILLED = """
 import os, sys, signal
 from pathlib import Path
-from mirage.store.upgrading import upgrade_store
+from mirage.store.schema import upgrade_store
 import {module} as step
 before = step.{name}
 def killed(*arguments):

@@ -12,12 +12,9 @@ from hypothesis import strategies as st
 from stored_values import emptied, jobs
 
 from mirage.domain.job import ABSENT, Job, JobId, JobState
-from mirage.domain.joblabels import JobLabels
-from mirage.domain.jobtable import Names
-from mirage.domain.jobtraits import JobTraits
+from mirage.domain.jobtable import JobLabels, JobTraits, Names
 from mirage.domain.snapshot import JobColumns, Snapshot
-from mirage.store.waithistory import SqlWaitHistory
-from mirage.store.waits import StartedJobs, started
+from mirage.store.waits import SqlWaitHistory, StartedJobs, started
 
 if TYPE_CHECKING:
     from mirage.store.opening import Store

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirage.domain.errors import MirageError, TraceError
-from mirage.trace.faults import Strictness
 from mirage.trace.readers import TraceFormat, import_bytes
+from mirage.trace.result import Strictness
 
 SACCT_HEADER = "JobID|Submit|Start|End|State|Timelimit|NNodes|AllocTRES|ReqMem|ReqGRES|ExitCode|Eligible|NodeList"
 SACCT_CELLS = [

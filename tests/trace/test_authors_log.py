@@ -9,8 +9,8 @@ import pytest
 
 from mirage.domain.errors import TraceError
 from mirage.domain.job import ABSENT, JobState
-from mirage.trace.faults import Strictness
 from mirage.trace.readers import import_bytes, read_trace
+from mirage.trace.result import Strictness
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,14 +13,14 @@ from mirage.trace.generator import WorkloadModel, fit, generate, workload_model
 from mirage.trace.generator.fitting import peak_nodes
 from mirage.trace.generator.model import (
     LEVELS,
-    Arrivals,
+    ArrivalModel,
     BatchSize,
     Correlation,
     ExitCode,
     Habits,
     HandChains,
     JobClass,
-    Shape,
+    RequestShape,
 )
 
 HOURS = tuple(1.5 if 8 <= hour % 24 < 20 else 0.5 for hour in range(168))
@@ -34,7 +34,7 @@ def flat(low: float, high: float) -> tuple[float, ...]:
 def job_class(nodes: int, limits: tuple[int, ...], share: float, timeout: float, cancelled: float) -> JobClass:
     return JobClass(
         shares=(share,) * 20,
-        shapes=tuple(Shape(nodes, limit, 1 / len(limits)) for limit in limits),
+        shapes=tuple(RequestShape(nodes, limit, 1 / len(limits)) for limit in limits),
         batch_sizes=(BatchSize(1, 0.75), BatchSize(4, 0.25)),
         new_series=0.25,
         series_return=flat(2, 200),
@@ -56,7 +56,7 @@ def known() -> WorkloadModel:
         nodes=100,
         cpus_per_node=8,
         gres=(),
-        arrivals=Arrivals(1_736_121_600, 140, 100.0, HOURS, (0.5,) * 10 + (1.5,) * 10, 0.04),
+        arrivals=ArrivalModel(1_736_121_600, 140, 100.0, HOURS, (0.5,) * 10 + (1.5,) * 10, 0.04),
         classes=(
             job_class(1, (3600, 3000, 2400), 0.7, 0.1, 0.05),
             job_class(4, (86_400, 72_000, 57_600), 0.3, 0.4, 0.2),

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from mirage.domain.errors import MissingExtra, TraceError
 from mirage.domain.job import ABSENT, JobState
 from mirage.domain.jobtable import JobTable, Names, job_table
-from mirage.trace.faults import Strictness
 from mirage.trace.parquet import write_table
 from mirage.trace.readers import import_bytes, read_trace
+from mirage.trace.result import Strictness
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -180,7 +180,7 @@ def test_published_tables_are_read_whole(shared: Path, name: str, jobs: int, nev
 THREADS = """
 import os, sys
 from pathlib import Path
-from mirage.trace.parquet_frame import Frame, pyarrow
+from mirage.trace.parquet import Frame, pyarrow
 
 pyarrow()
 threads = lambda: len(os.listdir("/proc/self/task"))

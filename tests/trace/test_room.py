@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from mirage.cli.main import app
 from mirage.domain.errors import TraceError
-from mirage.trace import room
+from mirage.trace import readers
 from mirage.trace.readers import import_bytes
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def test_a_trace_takes_no_more_than_its_share_of_memory(
 ) -> None:
     data, before = make(), resource.getrlimit(resource.RLIMIT_DATA)
     assert len(data) < 1 << 20
-    monkeypatch.setattr(room, "_SHARE", 1 << 40)
+    monkeypatch.setattr(readers, "_SHARE", 1 << 40)
     with pytest.raises(TraceError, match=r"^bomb: out of memory"):
         import_bytes(data, "bomb")
     assert resource.getrlimit(resource.RLIMIT_DATA) == before
@@ -55,10 +55,10 @@ def test_a_trace_takes_no_more_than_its_share_of_memory(
 def test_a_smaller_limit_of_before_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bounds that the daemon gives its replays."""
     before, small = resource.getrlimit(resource.RLIMIT_DATA), 1 << 40
-    monkeypatch.setattr(room, "_limit", lambda: small + 1)
+    monkeypatch.setattr(readers, "_limit", lambda: small + 1)
     resource.setrlimit(resource.RLIMIT_DATA, (small, before[1]))
     try:
-        with room.within_free_memory("trace"):
+        with readers.within_free_memory("trace"):
             assert resource.getrlimit(resource.RLIMIT_DATA)[0] == small
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, before)

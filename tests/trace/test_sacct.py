@@ -8,8 +8,8 @@ import pytest
 
 from mirage.domain.errors import ConfigError, TraceError
 from mirage.domain.job import ABSENT, UNLIMITED, JobState
-from mirage.trace.faults import Strictness
 from mirage.trace.readers import import_bytes
+from mirage.trace.result import Strictness
 
 if TYPE_CHECKING:
     from mirage.trace.result import ImportResult

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from mirage.domain.job import ABSENT, JobState
 from mirage.domain.jobtable import JobTable, Names, job_table
-from mirage.trace.chains import find_pairs
-from mirage.trace.occupancy import occupancy
+from mirage.trace.generator.sessions import find_pairs
 from mirage.trace.readers import read_trace
-from mirage.trace.stats import limit_label, size_label, trace_stats
+from mirage.trace.stats import limit_label, occupancy, size_label, trace_stats
 
 if TYPE_CHECKING:
     from pathlib import Path

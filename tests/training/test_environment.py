@@ -15,8 +15,7 @@ from small_trace import CLUSTER, HOUR, trace
 
 from mirage.domain.objective import Weights
 from mirage.features.schema import schema
-from mirage.training.environment import HOLD, SUBMIT, HandoverEnv, HandoverVectorEnv
-from mirage.training.simulated import SimulatedEnv
+from mirage.training.environment import HOLD, SUBMIT, HandoverEnv, HandoverVectorEnv, SimulatedEnv
 
 if TYPE_CHECKING:
     from mirage.features.table import Table

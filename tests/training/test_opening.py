@@ -11,7 +11,7 @@ from small_trace import CLUSTER, DAY, HOUR, plan, trace
 from mirage.backends.simulated import SimulatedCluster
 from mirage.domain.job import JobState
 from mirage.features.summary import summarise
-from mirage.replay.opening import Background
+from mirage.replay.episodes import Background
 from mirage.simulator.cluster import Association
 from mirage.simulator.simulation import Simulation
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from made_tables import FIRST, made_up
 from small_trace import HOUR
 
-from mirage.domain.objective import Weights, objective
-from mirage.domain.outcome import Outcome
+from mirage.domain.objective import Outcome, Weights, objective
 
 weights = st.builds(Weights, st.floats(0, 5), st.floats(0, 5))
 

@@ -28,10 +28,9 @@ from mirage.features.schema import encode, schema, schema_names
 from mirage.replay import closedloop, episodes
 from mirage.replay.closedloop import replay
 from mirage.simulator.simulation import Simulation
-from mirage.trace import room
+from mirage.trace import readers
 from mirage.training import chunks
-from mirage.training.chunks import ARRAYS, MANIFEST
-from mirage.training.fingerprint import cluster_fingerprint, trace_fingerprint
+from mirage.training.chunks import ARRAYS, MANIFEST, cluster_fingerprint, trace_fingerprint
 from mirage.training.tables import Table, TablePlan, build_table, load_table
 
 if TYPE_CHECKING:
@@ -235,7 +234,7 @@ def test_chunk_whose_head_claims_more_than_the_memory_is_named(
     with zipfile.ZipFile(copy / "chunk-0000.npz", "a") as packed, packed.open("more.npy", "w") as file:
         file.write(head.getvalue())
     monkeypatch.setattr(chunks, "ARRAYS", ("more", *ARRAYS))
-    monkeypatch.setattr(room, "_SHARE", 1 << 40)
+    monkeypatch.setattr(readers, "_SHARE", 1 << 40)
     with pytest.raises(TraceError, match=r"chunk-0000.npz: out of memory"):
         load_table(copy)
 

@@ -11,8 +11,8 @@ from mirage.domain.chain import (
     ChainId,
     ChainRecord,
     ChainStatus,
-    Handover,
     HandoverPolicy,
+    HandoverSettings,
     Steering,
 )
 from mirage.domain.job import JobId, JobRequest, JobState
@@ -61,7 +61,7 @@ def training(owner: str = "alice") -> ChainRecord:
 
 def service(owner: str = "alice") -> ChainRecord:
     """An inference service: links overlap on purpose; the next one waits."""
-    handover = Handover(HandoverPolicy.WHEN_READY)
+    handover = HandoverSettings(HandoverPolicy.WHEN_READY)
     chain = chain_of("chat-service-p2m4", "chat-service", owner, 12, 1, handover=handover)
     links = []
     for number in range(1, 5):

@@ -16,24 +16,23 @@ from shelf import SETTINGS, Shelf
 
 from mirage.api.feed import Feed
 from mirage.api.port import ApiService, Inquiries
-from mirage.api.taskstate.watch import TaskWatch
-from mirage.backends.filecheck import Viewer
+from mirage.api.taskwatch import TaskWatch
+from mirage.backends.file_check import Viewer
 from mirage.control.commands import CommandQueue
-from mirage.control.questions import Foresight, Question, Role, Said
+from mirage.control.prediction_requests import PredictionRequest, PredictionResult, PredictorReply, Role
 from mirage.control.status import Status
 from mirage.domain.chain import Chain, ChainId, ChainRecord
-from mirage.domain.decision import WaitForecast
+from mirage.domain.decision import PlannedStart, WaitForecast
 from mirage.domain.errors import MirageError
 from mirage.domain.job import ABSENT, Job, JobRequest
-from mirage.domain.joblabels import JobLabels
+from mirage.domain.jobtable import JobLabels
 from mirage.domain.journal import Entry, EntryKind
-from mirage.domain.outcome import Outcome
-from mirage.domain.plannedstart import PlannedStart
+from mirage.domain.objective import Outcome
 from mirage.domain.snapshot import JobColumns, PartitionState, Snapshot
-from mirage.provisioner import requests
+from mirage.provisioner import commands
 from mirage.provisioner.tally import Tally
-from mirage.replay.shadows import Calibrated, Measured
-from mirage.store.audit import AuditEntry
+from mirage.replay.shadows import Calibrated, ShadowScore
+from mirage.store.access import AuditEntry
 from mirage.store.opening import open_store
 
 if TYPE_CHECKING:
@@ -193,21 +192,21 @@ def _entry(chain: Chain, index: int, at: int, middle: float, spread: float, text
     return Entry(at, chain.chain_id, kind, text, index, shadow or "lookahead", WaitForecast(LEVELS, starts))
 
 
-def foreseen(question: Question) -> Future[Foresight]:
+def foreseen(question: PredictionRequest) -> Future[PredictionResult]:
     """The forecasts of three predictors for any job; the third predicts nothing."""
-    promise: Future[Foresight] = Future()
+    promise: Future[PredictionResult] = Future()
     long = tuple(NOW + hours * HOUR for hours in (1.2, 2.0, 3.4, 5.1, 7.5))
     short = tuple(NOW + hours * HOUR for hours in (0.8, 1.5, 2.9, 4.0, 4.9))
     said = (
-        Said("lookahead", Role.IN_CHARGE, WaitForecast(LEVELS, long)),
-        Said("xgboost", Role.SHADOW, WaitForecast(LEVELS, short)),
-        Said("dqn", Role.SHADOW, None, "it scores submitting against holding and predicts no start"),
+        PredictorReply("lookahead", Role.IN_CHARGE, WaitForecast(LEVELS, long)),
+        PredictorReply("xgboost", Role.SHADOW, WaitForecast(LEVELS, short)),
+        PredictorReply("dqn", Role.SHADOW, None, "it scores submitting against holding and predicts no start"),
     )
-    promise.set_result(Foresight(NOW, ABSENT, PlannedStart.known(NOW + 4 * HOUR), said))
+    promise.set_result(PredictionResult(NOW, ABSENT, PlannedStart.known(NOW + 4 * HOUR), said))
     return promise
 
 
-def measured(request: JobRequest | str | None) -> tuple[Measured, ...]:
+def measured(request: JobRequest | str | None) -> tuple[ShadowScore, ...]:
     """How good two of them have been."""
     less = 0.8 if isinstance(request, JobRequest) else 1.0
     return (
@@ -216,8 +215,8 @@ def measured(request: JobRequest | str | None) -> tuple[Measured, ...]:
     )
 
 
-def _measured(name: str, error: float, coverage: float, *, in_charge: bool) -> Measured:
-    return Measured(
+def _measured(name: str, error: float, coverage: float, *, in_charge: bool) -> ShadowScore:
+    return ShadowScore(
         predictor=name,
         in_charge=in_charge,
         forecasts=34,
@@ -290,12 +289,12 @@ class SeededLoop:
         records = self.status.chains
         for asked in self.commands.take_all():
             try:
-                record = requests.obey(Tally.of(records, NOW), asked.command, NOW)
+                record = commands.apply_command(Tally.of(records, NOW), asked.command, NOW)
             except MirageError as error:
                 asked.answer.set_exception(error)
                 continue
             records = tuple(record if old.chain.chain_id == record.chain.chain_id else old for old in records)
-            text = requests.sentence(asked.command)
+            text = commands.sentence(asked.command)
             self.store.journal.write(Entry(NOW, record.chain.chain_id, EntryKind.COMMAND, text))
             self.store.journal.flush()
             asked.answer.set_result(text)

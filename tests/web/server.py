@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from mirage.api.access.peer import Peer
+from mirage.api.access.protocol import Peer
 from mirage.api.app import create_app
 
 if TYPE_CHECKING:

@@ -6,26 +6,25 @@ from dataclasses import dataclass, field, replace
 
 from instants import HOUR, NOW
 
-from mirage.api.port import Setting
+from mirage.api.port import EffectiveSetting
 from mirage.domain.errors import ConfigError
-from mirage.predictors.artifacts.answers import WaitQuantiles
-from mirage.predictors.artifacts.manifest import ClusterMark, Manifest, TrainingMark
-from mirage.predictors.artifacts.shelf import Version
+from mirage.predictors.model_manifest import ClusterMark, ModelManifest, TrainingMark, WaitQuantiles
+from mirage.predictors.model_registry import Version
 
 SETTINGS = (
-    Setting("cluster.backend", "cli", "default"),
-    Setting("cluster.slurm_conf", "/etc/slurm/slurm.conf", "/etc/mirage/mirage.toml:12"),
-    Setting("loop.interval", 60, "default"),
-    Setting("loop.predictor", "lookahead", "/etc/mirage/mirage.toml:20"),
-    Setting("loop.shadows", ["xgboost", "dqn"], "/etc/mirage/mirage.toml:21"),
-    Setting("loop.level", None, "default"),
-    Setting("store.url", "postgresql://mirage:***@db.example.org/mirage", "MIRAGE_STORE__URL"),
+    EffectiveSetting("cluster.backend", "cli", "default"),
+    EffectiveSetting("cluster.slurm_conf", "/etc/slurm/slurm.conf", "/etc/mirage/mirage.toml:12"),
+    EffectiveSetting("loop.interval", 60, "default"),
+    EffectiveSetting("loop.predictor", "lookahead", "/etc/mirage/mirage.toml:20"),
+    EffectiveSetting("loop.shadows", ["xgboost", "dqn"], "/etc/mirage/mirage.toml:21"),
+    EffectiveSetting("loop.level", None, "default"),
+    EffectiveSetting("store.url", "postgresql://mirage:***@db.example.org/mirage", "MIRAGE_STORE__URL"),
 )
 
 
-def manifest(handovers: int, loss: float) -> Manifest:
+def manifest(handovers: int, loss: float) -> ModelManifest:
     training = TrainingMark("store", "0" * 8, NOW - 2_160 * HOUR, NOW - 2 * HOUR, NOW - HOUR, handovers)
-    return Manifest(
+    return ModelManifest(
         plugin="xgboost",
         plugin_version="0.1.0",
         schema="relative",

@@ -10,7 +10,7 @@ from chains_seen import everything, hostile
 from seeded import SeededLoop
 from server import seeded
 
-from mirage.api.access.peer import Peer
+from mirage.api.access.protocol import Peer
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,18 +13,17 @@ from math import comb
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirage.api.documents.chains import EntryDocument
-from mirage.api.documents.predictors import CalibrationPoint, PredictorList, predictor_documents, shadow_result
+from mirage.api.routes.chaindocuments import EntryDocument
+from mirage.api.routes.predictors import CalibrationPoint, PredictorList, predictor_documents, shadow_result
 from mirage.api.web.calibration import LEFT, SIDE, TOP, draw_curve, likely_shares
+from mirage.api.web.chainpage import condense
 from mirage.api.web.lanes import Lane, Piece, draw_lane
-from mirage.api.web.picture import Life, handovers
+from mirage.api.web.picture import LinkTimes, handovers
+from mirage.api.web.predictionpages import _rows
 from mirage.api.web.rendering import spoken, told
-from mirage.api.web.story import condense
-from mirage.api.web.timeaxis import Axis
-from mirage.api.web.views.predictors import _rows
-from mirage.api.web.wording import calendar, relative, seconds_of, span
+from mirage.api.web.timeaxis import Axis, calendar, relative, seconds_of, span
 from mirage.domain.bounds import STEERING
-from mirage.replay.shadows import Measured
+from mirage.replay.shadows import ShadowScore
 
 instants = st.integers(0, 4_000_000_000)
 spans = st.tuples(instants, instants).map(sorted).filter(lambda pair: pair[1] > pair[0])
@@ -67,10 +66,10 @@ def test_pieces_of_a_lane_never_cover_each_other(parts: list[tuple[int, int]]) -
 
 def test_handovers_are_told_apart() -> None:
     lives = [
-        Life(1, False, 0, 10, 100),
-        Life(2, False, 0, 130, 200),
-        Life(3, False, 0, 180, 300),
-        Life(4, True, 0, 300, 400),
+        LinkTimes(1, False, 0, 10, 100),
+        LinkTimes(2, False, 0, 130, 200),
+        LinkTimes(3, False, 0, 180, 300),
+        LinkTimes(4, True, 0, 300, 400),
     ]
     assert [each.seconds for each in handovers(lives)] == [30, -20, 0]
     axis = Axis(0, 400)
@@ -79,7 +78,7 @@ def test_handovers_are_told_apart() -> None:
 
 
 def test_a_running_link_is_drawn_to_now_and_from_now_on() -> None:
-    strokes = list(Life(1, True, 0, 100, 300).strokes(Axis(0, 400), 200))
+    strokes = list(LinkTimes(1, True, 0, 100, 300).strokes(Axis(0, 400), 200))
     assert [(each.kind, each.x, each.width) for each in strokes] == [
         ("wait", 0, 25),
         ("ran", 25, 25),
@@ -157,7 +156,7 @@ def test_a_curve_is_drawn_where_its_points_say() -> None:
 
 def test_predictors_have_a_row_for_each_partition() -> None:
     """And one for those that were measured in none."""
-    measured = Measured("quantile", True, 3, *[math.nan] * 4, 0, *[math.nan] * 5)
+    measured = ShadowScore("quantile", True, 3, *[math.nan] * 4, 0, *[math.nan] * 5)
     results = [
         shadow_result(replace(measured, partition=where, absolute_error=error))
         for where, error in (("", 1.0), ("cpu", 0.0), ("gpu", 5.0))

@@ -13,7 +13,7 @@ from server import seeded
 from visiting import visit
 
 from mirage.domain.chain import ChainRecord
-from mirage.domain.outcome import Alternative
+from mirage.domain.objective import Alternative
 
 if TYPE_CHECKING:
     from pathlib import Path

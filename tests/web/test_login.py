@@ -8,7 +8,7 @@ import pytest
 from server import serving
 from visiting import visit
 
-from mirage.api.access.scope import Scope
+from mirage.api.access.caller import Scope
 from mirage.api.app import create_app
 from mirage.domain.chain import ChainStatus
 

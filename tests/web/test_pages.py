@@ -12,7 +12,7 @@ from seeded import SeededLoop
 from server import seeded
 from visiting import PHONE, WIDE, visit
 
-from mirage.api.access.peer import Peer
+from mirage.api.access.protocol import Peer
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

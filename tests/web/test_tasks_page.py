@@ -14,7 +14,7 @@ from server import seeded
 from visiting import visit
 from working import NODES, sweeping
 
-from mirage.api.access.peer import Peer
+from mirage.api.access.protocol import Peer
 
 if TYPE_CHECKING:
     from pathlib import Path

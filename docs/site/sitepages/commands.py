@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirage.cli.described import EXITS, VARIABLES, Argument, Command, Option, described_commands
+from mirage.cli.man import EXITS, VARIABLES, Argument, Command, DescribedOption, described_commands
 from sitepages.markdown import code, fenced, page, plain, table
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def _synopsis(command: Command) -> str:
     return " ".join((command.name, *options, *words))
 
 
-def _row(parameter: Argument | Option) -> tuple[str, str, str]:
+def _row(parameter: Argument | DescribedOption) -> tuple[str, str, str]:
     if isinstance(parameter, Argument):
         return code(parameter.metavar), plain(parameter.about), ""
     names = ", ".join(code(name) for name in parameter.names)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from mirage.allocation.inference.serving.meters import ServingMeters
 from mirage.control.status import Status
 from mirage.domain.snapshot import Snapshot
+from mirage.metrics.gauges import GaugeSources, StateCollector
 from mirage.metrics.meters import Meters
-from mirage.metrics.standing import Sources, Standing
 from sitepages.markdown import code, page, plain, table
 
 if TYPE_CHECKING:
@@ -41,7 +41,9 @@ def daemon_registry() -> CollectorRegistry:
     """All that a daemon registers, of one that has seen nothing yet."""
     registry = Meters().registry
     status = Status(0, "", Snapshot.unseen(0))
-    registry.register(Standing(Sources(status=lambda: status, now=lambda: 0, unsaved=lambda: 0, impediment=str)))
+    registry.register(
+        StateCollector(GaugeSources(status=lambda: status, now=lambda: 0, unsaved=lambda: 0, impediment=str))
+    )
     return registry
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirage.config.model import Config
-from mirage.config.reference import Key, Table, tables
+from mirage.config.reference import ConfigTable, Key, tables
 from sitepages.markdown import code, page, plain, table
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def settings_page() -> str:
     )
 
 
-def _blocks(found: Table) -> Iterator[str]:
+def _blocks(found: ConfigTable) -> Iterator[str]:
     yield f"## [{found.name}]"
     yield plain(found.words)
     yield table(("key", "default", "meaning"), map(_row, found.keys))

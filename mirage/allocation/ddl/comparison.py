@@ -7,22 +7,22 @@ from dataclasses import asdict, dataclass, fields
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
-from mirage.allocation.ddl.outcome import Figures
-from mirage.allocation.figuretable import UNKNOWN, Cell, markdown_cell, markdown_table, number, show, spread
+from mirage.allocation.comparing import UNKNOWN, FigureCell, markdown_cell, markdown_table, number, show, spread
+from mirage.allocation.ddl.outcome import TaskRunFigures
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from mirage.allocation.ddl.replay import Compared, Pair
+    from mirage.allocation.ddl.replay import Compared, PolicyPair
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TaskFigureColumn:
     """One figure of every pair of policies."""
 
     heading: str
     figure: str
-    """Field of ``Figures``."""
+    """Field of ``TaskRunFigures``."""
     meaning: str
     scale: float = 1.0
     digits: int = 0
@@ -35,11 +35,13 @@ class Column:
 
 
 COLUMNS = (
-    Column("JCT mean, s", "mean_jct", "job completion time: from submission to end, mean over the tasks"),
-    Column("JCT p99, s", "p99_jct", "the completion time that 99 % of the tasks do not exceed"),
-    Column("makespan, s", "makespan", "from the first submission to the last end"),
-    Column("fee, $", "fee", "price times device-hours held, over all tasks", digits=2),
-    Column(
+    TaskFigureColumn(
+        "JCT mean, s", "mean_jct", "job completion time: from submission to end, mean over the tasks"
+    ),
+    TaskFigureColumn("JCT p99, s", "p99_jct", "the completion time that 99 % of the tasks do not exceed"),
+    TaskFigureColumn("makespan, s", "makespan", "from the first submission to the last end"),
+    TaskFigureColumn("fee, $", "fee", "price times device-hours held, over all tasks", digits=2),
+    TaskFigureColumn(
         "utilisation, %",
         "utilisation",
         "device-seconds held, of all until the last end",
@@ -47,21 +49,21 @@ COLUMNS = (
         digits=1,
         less_is_better=False,
     ),
-    Column(
+    TaskFigureColumn(
         "fragmentation, %",
         "fragmentation",
         "share of device-seconds that were free, of all in times when a task waited",
         scale=100.0,
         digits=1,
     ),
-    Column(
+    TaskFigureColumn(
         "fairness",
         "mean_fairness",
         "finish-time fairness (Themis): completion time over that in an equal share of the pool, mean",
         digits=2,
     ),
-    Column("worst", "worst_fairness", "largest value of that measure over all tasks", digits=1),
-    Column("preempted", "preemptions", "number of preemptions", less_is_better=False),
+    TaskFigureColumn("worst", "worst_fairness", "largest value of that measure over all tasks", digits=1),
+    TaskFigureColumn("preempted", "preemptions", "number of preemptions", less_is_better=False),
 )
 
 
@@ -69,8 +71,8 @@ COLUMNS = (
 class Line:
     """One pair of policies in the table."""
 
-    pair: Pair
-    cells: tuple[Cell, ...]
+    pair: PolicyPair
+    cells: tuple[FigureCell, ...]
     change: str
     """Mean JCT against that of the first pair on the same tasks, in percent; empty for the first."""
     change_spread: str
@@ -143,8 +145,8 @@ def describe(compared: Compared) -> str:
     )
 
 
-def _pair_document(compared: Compared, pair: Pair) -> dict[str, Any]:
-    names = [field.name for field in fields(Figures)]
+def _pair_document(compared: Compared, pair: PolicyPair) -> dict[str, Any]:
+    names = [field.name for field in fields(TaskRunFigures)]
     figures = compared.of(pair)
     return {
         "ordering": pair.ordering,
@@ -159,14 +161,16 @@ def _pair_document(compared: Compared, pair: Pair) -> dict[str, Any]:
     }
 
 
-def _cell(column: Column, compared: Compared, pair: Pair, best: float) -> Cell:
+def _cell(column: TaskFigureColumn, compared: Compared, pair: PolicyPair, best: float) -> FigureCell:
     figures = compared.of(pair)
     mean, deviation = _mean(figures, column.figure), _deviation(figures, column.figure)
     shown = column.show(deviation) if math.isfinite(deviation) else ""
-    return Cell(column.show(mean), shown, best=math.isfinite(best) and column.show(mean) == column.show(best))
+    return FigureCell(
+        column.show(mean), shown, best=math.isfinite(best) and column.show(mean) == column.show(best)
+    )
 
 
-def _best(column: Column, compared: Compared) -> float:
+def _best(column: TaskFigureColumn, compared: Compared) -> float:
     """The best mean of the pairs; infinite for columns without a best value."""
     means = [_mean(compared.of(pair), column.figure) for pair in compared.replay.pairs]
     known = [mean for mean in means if math.isfinite(mean)]
@@ -179,7 +183,7 @@ def change_of(line: Line) -> str:
     return spread(line.change, line.change_spread)
 
 
-def _change(compared: Compared, pair: Pair) -> tuple[str, str]:
+def _change(compared: Compared, pair: PolicyPair) -> tuple[str, str]:
     """Mean of the ratios by seed and, over several seeds, their standard deviation."""
     first = compared.of(compared.replay.pairs[0])
     ratios = [
@@ -189,9 +193,9 @@ def _change(compared: Compared, pair: Pair) -> tuple[str, str]:
     return f"{fmean(ratios):+.1f} %".replace("-", "\N{MINUS SIGN}"), deviation
 
 
-def _mean(figures: Sequence[Figures], name: str) -> float:
+def _mean(figures: Sequence[TaskRunFigures], name: str) -> float:
     return fmean(float(getattr(one, name)) for one in figures)
 
 
-def _deviation(figures: Sequence[Figures], name: str) -> float:
+def _deviation(figures: Sequence[TaskRunFigures], name: str) -> float:
     return stdev(float(getattr(one, name)) for one in figures) if len(figures) > 1 else math.nan

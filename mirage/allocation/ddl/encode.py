@@ -1,10 +1,16 @@
-"""Tasks, pool and speeds as tables of the kernel; all impossible tasks are rejected here together."""
+"""Tasks, pool, speeds and scores as tables of the kernel.
+
+All impossible tasks are rejected here together. Scores are those that compiled code can compute without Python,
+for runs with preemption.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mirage.allocation.ddl.kernel.layout import (
     CONFIG,
@@ -16,17 +22,50 @@ from mirage.allocation.ddl.kernel.layout import (
     TASK,
     USUAL,
     Draft,
-    Fixed,
     Memo,
     Mix,
+    PoolConstants,
     Site,
 )
 from mirage.domain.errors import MirageError
 
 if TYPE_CHECKING:
-    from mirage.allocation.ddl.dispatch import Rules
-    from mirage.domain.pool import Pool, SpeedTable
-    from mirage.domain.task import TaskTable
+    from mirage.allocation.ddl.dispatch import DispatchRules
+    from mirage.domain.pool import Pool, SpeedTable, TaskTable
+    from mirage.ports import Ordering
+
+Float64 = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class LinearScores:
+    """base + per_remaining x remaining + per_served x served; infinite where a value is unknown."""
+
+    base: Float64
+    per_remaining: Float64
+    per_served: Float64
+
+    @classmethod
+    def constant(cls, scores: Float64) -> Self:
+        """The same at every time."""
+        return cls(scores, np.zeros(len(scores)), np.zeros(len(scores)))
+
+
+@runtime_checkable
+class LinearOrdering(Protocol):
+    """An ordering policy with linear scores: with it a run with preemption is compiled as a whole, too."""
+
+    def linear_scores(self, tasks: TaskTable) -> LinearScores | None:
+        """Coefficients of ``score`` for all tasks; ``None`` where it is not linear."""
+
+
+def linear_scores(ordering: Ordering, tasks: TaskTable) -> LinearScores | None:
+    """The scores of an ordering policy where they are linear or constant; else ``None``."""
+    linear = ordering.linear_scores(tasks) if isinstance(ordering, LinearOrdering) else None
+    if linear is not None:
+        return linear
+    static = ordering.static_scores(tasks)
+    return None if static is None else LinearScores.constant(static)
 
 
 class ImpossibleTasks(MirageError):
@@ -82,7 +121,7 @@ def new_draft(site: Site, mix: Mix = NO_MIX, memo: int = 1) -> Draft:
     )
 
 
-def encode(tasks: TaskTable, pool: Pool, speeds: SpeedTable, rules: Rules) -> tuple[Fixed, Site]:
+def encode(tasks: TaskTable, pool: Pool, speeds: SpeedTable, rules: DispatchRules) -> tuple[PoolConstants, Site]:
     """All constant tables. Raises ``ImpossibleTasks`` for what cannot be simulated."""
     refuse_bad_columns(tasks, speeds, pool)
     site = encode_site(tasks, pool)
@@ -100,7 +139,7 @@ def encode(tasks: TaskTable, pool: Pool, speeds: SpeedTable, rules: Rules) -> tu
     config["strict"], config["quantum"] = rules.strict, rules.quantum
     config["interferes"], config["likenesses"] = speeds.interferes, likenesses(site)
     first_waiter, waiters = _waiters(tasks)
-    fixed = Fixed(
+    fixed = PoolConstants(
         config=config,
         tasks=rows,
         arrivals=arrivals,

@@ -1,15 +1,17 @@
 """A table of speeds from what was measured, by regression.
 
+Measurements of tasks that ran are sums of work and time, alone and next to others, so that links add up.
+
 The logarithm of a rate is modelled as a sum of three parts: the model on a number of devices, the effect of the
-placement, and the factor of each neighbour. A table of speeds is used in the same way, so nothing is lost that it
-could represent. The sum is fitted by weighted ridge regression (Hoerl and Kennard, Technometrics 12, 1970): least
-squares in which each factor is drawn towards the earlier estimate (1, or a given table), as if that had been
-measured for ``TRUSTED`` seconds. A factor without measurements stays unchanged.
+placement, and the factor of each neighbour. A table of speeds is used in the same way, so nothing is lost that
+it could represent. The sum is fitted by weighted ridge regression (Hoerl and Kennard, Technometrics 12, 1970):
+least squares in which each factor is drawn towards the earlier estimate (1, or a given table), as if that had
+been measured for ``TRUSTED`` seconds. A factor without measurements stays unchanged.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,13 +19,76 @@ import numpy as np
 from mirage.allocation.ddl.speeds import ANY, Measurements, fewest_nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable
+    from collections.abc import Hashable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from mirage.allocation.ddl.evidence import Evidence
-    from mirage.allocation.ddl.speeds import Measured
+    from mirage.allocation.ddl.speeds import MeasuredRun
     from mirage.domain.pool import Pool
+
+Scene = tuple["MeasuredRun", tuple["MeasuredRun", ...]]
+"""A run and its neighbours: the tasks with devices on one of its nodes, sorted."""
+
+
+@dataclass(frozen=True, slots=True)
+class SceneTotals:
+    """Sum of the measurements of one scene."""
+
+    seconds: float = 0.0
+    done: float = 0.0
+    """Units of work: any unit, equal for all tasks of a model on the same number of devices."""
+
+    @property
+    def rate(self) -> float:
+        """Work over time, so that long intervals weigh more than short ones."""
+        return self.done / self.seconds
+
+
+@dataclass(slots=True)
+class Evidence:
+    """Tallies by scene; the order of additions does not matter."""
+
+    tallies: dict[Scene, SceneTotals] = field(default_factory=dict)
+
+    def add(self, run: MeasuredRun, beside: Sequence[MeasuredRun], seconds: float, done: float) -> None:
+        """Add the work of ``run`` next to these. Without time or work nothing is added."""
+        if seconds <= 0 or done <= 0:
+            return
+        scene = run, tuple(sorted(beside, key=_order))
+        had = self.tallies.get(scene, SceneTotals())
+        self.tallies[scene] = SceneTotals(had.seconds + seconds, had.done + done)
+
+    @property
+    def runs(self) -> tuple[MeasuredRun, ...]:
+        """Runs with a measurement, in a fixed order."""
+        return tuple(sorted({run for run, _ in self.tallies}, key=_order))
+
+    @property
+    def met(self) -> tuple[MeasuredRun, ...]:
+        """These runs and their neighbours."""
+        return tuple(sorted({each for run, beside in self.tallies for each in (run, *beside)}, key=_order))
+
+    @property
+    def total(self) -> float:
+        """Sum of all measured seconds."""
+        return sum(tally.seconds for tally in self.tallies.values())
+
+    def seconds(self, run: MeasuredRun) -> float:
+        """Seconds of measurements of a run."""
+        return sum(tally.seconds for (of, _), tally in self.tallies.items() if of == run)
+
+    def __iter__(self) -> Iterator[tuple[MeasuredRun, tuple[MeasuredRun, ...], SceneTotals]]:
+        return ((run, beside, tally) for (run, beside), tally in sorted(self.tallies.items(), key=_scene_order))
+
+
+def _order(run: MeasuredRun) -> tuple[str, int, int, str]:
+    return run.model, run.devices, run.spread, run.kind
+
+
+def _scene_order(item: tuple[Scene, SceneTotals]) -> tuple[object, ...]:
+    (run, beside), _ = item
+    return _order(run), tuple(map(_order, beside))
+
 
 TRUSTED = 600.0
 """Seconds of weight of the earlier estimate: a measured factor counts half after twice as long alone, and as long
@@ -78,7 +143,7 @@ def _main_kind(evidence: Evidence, prior: Measurements) -> str:
 class _Belief:
     """The estimates of the measured runs."""
 
-    def __init__(self, prior: Measurements, runs: tuple[Measured, ...]) -> None:
+    def __init__(self, prior: Measurements, runs: tuple[MeasuredRun, ...]) -> None:
         known = {run: prior.fit(run.model, run.devices, run.spread, run.kind) for run in runs}
         # Units are equal for a model on a number of devices: all of its runs are estimated, or none.
         self.dropped = {(run.model, run.devices) for run in runs if known[run] is None}
@@ -89,11 +154,11 @@ class _Belief:
         }
         self._prior = prior
 
-    def level(self, run: Measured) -> float:
+    def level(self, run: MeasuredRun) -> float:
         """Logarithm of its throughput; 0 without an estimate."""
         return float(np.log(self._prior.throughput[self.row[run]])) if run in self.row else 0.0
 
-    def beside(self, run: Measured, others: Iterable[Measured]) -> float:
+    def beside(self, run: MeasuredRun, others: Iterable[MeasuredRun]) -> float:
         """Logarithm of the factor of these neighbours."""
         ratio = self.ratios([self.row.get(each, -1) for each in (run, *others)])
         return float(np.log(ratio[0, 1:]).sum())
@@ -133,18 +198,18 @@ class _Regression:
         found = _solve(design, seen, weight, drawn)
         self._levels = {name: found[columns[name]] for name in levels}
         self._placed = {run: found[columns[run]] for run in placed}
-        self.pairs: dict[tuple[Measured, Measured], float] = {pair: found[columns[pair]] for pair in pairs}
+        self.pairs: dict[tuple[MeasuredRun, MeasuredRun], float] = {pair: found[columns[pair]] for pair in pairs}
         """Correction of the logarithm of the first run's factor next to the second."""
 
-    def level(self, run: Measured) -> float:
+    def level(self, run: MeasuredRun) -> float:
         """Logarithm of a run's throughput alone."""
         units = 0.0 if run in self._believed.row else self._levels.get((run.model, run.devices), 0.0)
         return float(self._believed.level(run) + units + self._placed.get(run, 0.0))
 
 
-def _references(runs: tuple[Measured, ...], kind: str) -> set[Measured]:
+def _references(runs: tuple[MeasuredRun, ...], kind: str) -> set[MeasuredRun]:
     """The reference run of each model and size, as ``Measurements.reference`` chooses it."""
-    chosen: dict[tuple[str, int], Measured] = {}
+    chosen: dict[tuple[str, int], MeasuredRun] = {}
     for run in sorted(runs, key=lambda run: (run.kind != kind, run.spread)):
         chosen.setdefault((run.model, run.devices), run)
     return set(chosen.values())

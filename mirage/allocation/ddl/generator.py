@@ -1,4 +1,7 @@
-"""Sets of tasks drawn from a mix: for training, and for comparisons on sets that no policy has seen."""
+"""Sets of tasks drawn from a mix: for training, and for comparisons on sets that no policy has seen.
+
+A mix is described in a TOML file, or has every measured model with equal frequency.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, ValidationError
 
+from mirage.allocation.ddl.formats.rows import read_bytes
 from mirage.allocation.ddl.formats.table import task_table
+from mirage.documentreading import faults_of, parse_toml, reader_of
 from mirage.domain.bounds import HIGHEST_FACTOR
 from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from mirage.allocation.ddl.speeds import Measurements
-    from mirage.domain.task import TaskTable
+    from mirage.domain.pool import TaskTable
 
 Float64 = NDArray[np.float64]
 
@@ -43,7 +51,7 @@ class ModelClass:
 
 
 @dataclass(frozen=True, slots=True)
-class Mix:
+class TaskMix:
     """Distribution of tasks. The run time at reference speed is log-normal, cut at both ends."""
 
     classes: tuple[ModelClass, ...]
@@ -73,16 +81,16 @@ class Mix:
             raise ConfigError(f"mix of tasks: {wrong}", f"invalid value {getattr(self, wrong)!r}")
 
 
-def measured_mix(measured: Measurements, **changes: object) -> Mix:
-    """All measured models with equal frequency, in each measured size; ``changes``: fields of ``Mix``."""
+def measured_mix(measured: Measurements, **changes: object) -> TaskMix:
+    """All measured models with equal frequency, in each measured size; ``changes``: fields of ``TaskMix``."""
     classes = tuple(
         ModelClass(model, 1.0, sizes, (1.0,) * len(sizes))
         for model, sizes in ((model, measured.sizes(model)) for model in measured.models)
     )
-    return Mix(classes, **changes)  # type: ignore[arg-type]  # the dataclass checks the names, ``Mix`` the values
+    return TaskMix(classes, **changes)  # type: ignore[arg-type]  # the dataclass checks the names, ``TaskMix`` the values
 
 
-def draw_tasks(mix: Mix, rng: np.random.Generator, pool_devices: int) -> TaskTable:
+def draw_tasks(mix: TaskMix, rng: np.random.Generator, pool_devices: int) -> TaskTable:
     """Draw one set of tasks. ``pool_devices``: basis of ``mix.load``, and the most devices of a task."""
     sizes = _allowed(mix, pool_devices)
     chosen = rng.choice(len(sizes), size=mix.count, p=_shares([weight for _, _, weight in sizes]))
@@ -105,7 +113,7 @@ def draw_tasks(mix: Mix, rng: np.random.Generator, pool_devices: int) -> TaskTab
     )
 
 
-def _allowed(mix: Mix, most: int) -> list[tuple[str, int, float]]:
+def _allowed(mix: TaskMix, most: int) -> list[tuple[str, int, float]]:
     """Model, devices and weight of every size that fits into the pool."""
     found = [
         (one.model, size, one.weight * weight / sum(one.size_weights))
@@ -122,7 +130,7 @@ def _shares(weights: list[float]) -> Float64:
     return np.array(weights) / sum(weights)
 
 
-def _arrivals(mix: Mix, rng: np.random.Generator, mean_gap: float) -> Float64:
+def _arrivals(mix: TaskMix, rng: np.random.Generator, mean_gap: float) -> Float64:
     """Ascending, the first at 0. ``mean_gap``: seconds from one task to the next at a load of 1."""
     if mix.arrival is Arrival.AT_ONCE:
         return np.zeros(mix.count)
@@ -134,7 +142,7 @@ def _arrivals(mix: Mix, rng: np.random.Generator, mean_gap: float) -> Float64:
     return np.cumsum(gaps)
 
 
-def _checks(mix: Mix) -> dict[str, bool]:
+def _checks(mix: TaskMix) -> dict[str, bool]:
     return {
         "classes": bool(mix.classes) and all(_drawable(one) for one in mix.classes),
         "count": 1 <= mix.count <= HIGHEST_FACTOR,
@@ -159,3 +167,55 @@ def _drawable(one: ModelClass) -> bool:
         and all(0 <= weight < np.inf for weight in weights)
         and sum(one.size_weights) > 0
     )
+
+
+class _ClassEntry(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    model: str = ""
+    weight: float = 1.0
+    sizes: tuple[int, ...]
+    size_weights: tuple[float, ...] | None = None
+
+
+class _MixFile(BaseModel):
+    """The fields of ``TaskMix``; missing ones have the defaults of ``TaskMix``."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    classes: tuple[_ClassEntry, ...] = ()
+    count: int | None = None
+    median_s: float | None = None
+    sigma: float | None = None
+    shortest_s: float | None = None
+    longest_s: float | None = None
+    arrival: Arrival | None = None
+    load: float | None = None
+    burst: float | None = None
+    belief_sigma: float | None = None
+    tenants: int | None = None
+    slack: float | None = None
+    restart_s: float | None = None
+
+
+def read_mix(path: str | Path, measured: Measurements | None) -> TaskMix:
+    """The mix of a file; without ``[[classes]]``, all measured models. Raises ``ConfigError``."""
+    try:
+        document = parse_toml(read_bytes(path))
+        read = reader_of(_MixFile).validate_python(document)
+    except ValidationError as error:
+        first = faults_of(error)[0]
+        raise ConfigError(f"{path}: {first.key}", first.said) from error
+    except ValueError as error:
+        raise ConfigError(str(path), f"invalid TOML: {error}") from error
+    changes = read.model_dump(exclude={"classes"}, exclude_none=True)
+    if read.classes:
+        return TaskMix(tuple(_class(entry) for entry in read.classes), **changes)
+    if measured is None:
+        raise ConfigError(str(path), "needs [[classes]], or --speeds with the models to draw from")
+    return measured_mix(measured, **changes)
+
+
+def _class(entry: _ClassEntry) -> ModelClass:
+    weights = entry.size_weights or (1.0,) * len(entry.sizes)
+    return ModelClass(entry.model, entry.weight, entry.sizes, weights)

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from mirage.domain.pool import Pool
-    from mirage.domain.task import TaskTable
+    from mirage.domain.pool import Pool, TaskTable
 
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
@@ -31,7 +30,7 @@ class Segments:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class TaskRunFigures:
     """Figures of a run; times in seconds, over the tasks that ended."""
 
     tasks: int
@@ -48,13 +47,13 @@ class Figures:
     fragmentation: float
     """Share of the device-seconds that were free, of all in which a task waited."""
     mean_fairness: float
-    """Mean finish-time fairness; see ``Outcome.fairness``."""
+    """Mean finish-time fairness; see ``TaskRunResult.fairness``."""
     worst_fairness: float
     preemptions: int
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TaskRunResult:
     """Columns by task; NaN for events that have not happened."""
 
     tasks: TaskTable
@@ -103,7 +102,7 @@ class Outcome:
             return np.where(self.jct > 0, (there[count:] - there[:count]) / self.jct, 1.0)
 
     @cached_property
-    def figures(self) -> Figures:
+    def figures(self) -> TaskRunFigures:
         """The figures of the run."""
         ended = ~np.isnan(self.end)
         jct, fairness = self.jct[ended], self.fairness[ended]
@@ -111,7 +110,7 @@ class Outcome:
         capacity = len(self.pool.device_node) * makespan
         held = float((self.served * self.tasks.devices * self.tasks.share).sum())
         fair = fairness[~np.isnan(fairness)]
-        return Figures(
+        return TaskRunFigures(
             tasks=len(self.end),
             ended=int(ended.sum()),
             mean_jct=float(jct.mean()) if len(jct) else np.nan,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mirage.allocation.apart import run_apart
+from mirage.allocation.comparing import run_apart
 from mirage.allocation.ddl.speeds import even_speeds
 from mirage.domain.errors import ConfigError
 from mirage.domain.pool import Pool, PoolView
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from mirage.domain.pool import Placement
-    from mirage.domain.task import TaskTable
+    from mirage.domain.pool import Placement, TaskTable
     from mirage.ports import Placer
 
 MARKS = (80, 90, 95, 100, 110, 120, 130)

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from mirage.allocation.apart import run_apart
+from mirage.allocation.comparing import run_apart
 from mirage.allocation.ddl import registry
-from mirage.allocation.ddl.dispatch import Rules
+from mirage.allocation.ddl.dispatch import DispatchRules
 from mirage.allocation.ddl.formats.readers import read_source
 from mirage.allocation.ddl.simulation import SimulatedPool
 from mirage.domain.errors import ConfigError
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mirage.allocation.ddl.formats.readers import TaskSource
-    from mirage.allocation.ddl.formats.result import TaskTrace
-    from mirage.allocation.ddl.outcome import Figures, Outcome
+    from mirage.allocation.ddl.formats.table import TaskTrace
+    from mirage.allocation.ddl.outcome import TaskRunFigures, TaskRunResult
     from mirage.domain.pool import SpeedTable
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class PolicyPair:
     """An ordering policy and a placement policy, by their names in the registry."""
 
     ordering: str
@@ -40,19 +40,19 @@ class TaskReplay:
     """What to replay."""
 
     source: TaskSource
-    pairs: tuple[Pair, ...]
-    rules: Rules = field(default_factory=Rules)
+    pairs: tuple[PolicyPair, ...]
+    rules: DispatchRules = field(default_factory=DispatchRules)
     seeds: tuple[int, ...] = (0,)
     """Seeds of drawn sets; a recorded trace has one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class PairRun:
     """One pair of policies on one set of tasks."""
 
-    pair: Pair
+    pair: PolicyPair
     seed: int
-    figures: Figures
+    figures: TaskRunFigures
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,22 +62,22 @@ class Compared:
     replay: TaskReplay
     trace: TaskTrace
     """Trace of the first seed."""
-    runs: tuple[Run, ...]
+    runs: tuple[PairRun, ...]
     """Figures by pair, then by seed."""
-    shown: tuple[Outcome, ...]
+    shown: tuple[TaskRunResult, ...]
     """Outcomes by pair, of the first seed."""
 
-    def of(self, pair: Pair) -> tuple[Figures, ...]:
+    def of(self, pair: PolicyPair) -> tuple[TaskRunFigures, ...]:
         """Figures of a pair, by seed."""
         return tuple(run.figures for run in self.runs if run.pair == pair)
 
 
-def parse_pair(text: str) -> Pair:
+def parse_pair(text: str) -> PolicyPair:
     """Parse ``ordering+placement``; raises ``ConfigError``, and ``UnknownPolicy`` for unknown names."""
     ordering, plus, placer = text.strip().partition("+")
     if not plus or not ordering or not placer:
         raise ConfigError("pair", f"{text.strip()!r} is not ORDERING+PLACEMENT, such as sjf+best-fit")
-    pair = Pair(ordering, placer)
+    pair = PolicyPair(ordering, placer)
     registry.ordering(pair.ordering)
     registry.placer(pair.placer)
     return pair
@@ -94,7 +94,7 @@ def play_all(replay: TaskReplay, workers: int, played: Callable[[int], None] = l
     runs, shown = [], []
     places = [(replay, pair, seed) for pair in replay.pairs for seed in replay.seeds]
     for (_, pair, seed), (figures, outcome) in zip(places, run_apart(_play, places, workers), strict=True):
-        runs.append(Run(pair, seed, figures))
+        runs.append(PairRun(pair, seed, figures))
         shown += [outcome] if outcome is not None else []
         played(len(places))
     return Compared(replay, trace, tuple(runs), tuple(shown))
@@ -110,7 +110,7 @@ def check(replay: TaskReplay) -> None:
         raise ConfigError("--seeds", f"a recorded trace ({kind}) is the same for every seed; give one seed")
 
 
-def _play(replay: TaskReplay, pair: Pair, seed: int) -> tuple[Figures, Outcome | None]:
+def _play(replay: TaskReplay, pair: PolicyPair, seed: int) -> tuple[TaskRunFigures, TaskRunResult | None]:
     """The figures, and for the first seed the whole outcome: others are not sent between processes."""
     trace, speeds = _read(replay.source, seed)
     pool = SimulatedPool(trace.tasks, trace.pool, speeds, replay.rules)

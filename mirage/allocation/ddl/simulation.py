@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mirage.allocation.ddl.dispatch import Moves, Rules, dispatch
-from mirage.allocation.ddl.encode import encode, most_parts, new_draft, refuse_misfits
-from mirage.allocation.ddl.kernel import lifecycle, mainloop, operations, scored, views
+from mirage.allocation.ddl.dispatch import DispatchRules, Moves, dispatch
+from mirage.allocation.ddl.encode import encode, linear_scores, most_parts, new_draft, refuse_misfits
+from mirage.allocation.ddl.kernel import lifecycle, mainloop, operations
 from mirage.allocation.ddl.kernel.layout import (
     DECIDE,
     NEED_SPACE,
@@ -20,15 +20,13 @@ from mirage.allocation.ddl.kernel.layout import (
     STATE,
     STUCK,
     THRASHING,
+    PoolState,
     Queues,
     Room,
-    World,
 )
-from mirage.allocation.ddl.kernel.scored import Desk, Ranking
-from mirage.allocation.ddl.kernel.views import Sight
-from mirage.allocation.ddl.outcome import Outcome, Segments
-from mirage.allocation.ddl.placers.compiled import CompiledPlacer, new_placed
-from mirage.allocation.ddl.scores import linear_scores
+from mirage.allocation.ddl.kernel.mainloop import DecisionMemory, GatheredView, Ranking
+from mirage.allocation.ddl.outcome import Segments, TaskRunResult
+from mirage.allocation.ddl.placers import CompiledPlacer, new_placed
 from mirage.domain.errors import MirageError
 from mirage.domain.pool import PoolView
 
@@ -37,13 +35,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from mirage.allocation.ddl.kernel.layout import Fixed, Site
-    from mirage.allocation.ddl.scores import LinearScores
-    from mirage.domain.pool import Placement, Pool, SpeedTable
-    from mirage.domain.task import TaskTable
+    from mirage.allocation.ddl.encode import LinearScores
+    from mirage.allocation.ddl.kernel.layout import PoolConstants, Site
+    from mirage.domain.pool import Placement, Pool, SpeedTable, TaskTable
     from mirage.ports import Ordering, Placer
 
-__all__ = ["Rules", "SimulatedPool", "Stalled"]
+__all__ = ["DispatchRules", "SimulatedPool", "Stalled"]
 
 
 class Stalled(MirageError):
@@ -57,7 +54,7 @@ class SimulatedPool:
     that cannot be simulated, or do not fit into the empty pool.
     """
 
-    def __init__(self, tasks: TaskTable, pool: Pool, speeds: SpeedTable, rules: Rules) -> None:
+    def __init__(self, tasks: TaskTable, pool: Pool, speeds: SpeedTable, rules: DispatchRules) -> None:
         """Every node is up and free; the clock is at the first submission."""
         self.tasks, self.pool, self.speeds, self.rules = tasks, pool, speeds, rules
         self._fixed, self._site = encode(tasks, pool, speeds, rules)
@@ -71,7 +68,7 @@ class SimulatedPool:
     def copy(self) -> SimulatedPool:
         """An independent pool in the same state."""
         twin = copy(self)
-        twin._world = World(*(_copied(table) for table in self._world))
+        twin._world = PoolState(*(_copied(table) for table in self._world))
         twin._draft, twin._sight = new_draft(self._site), _new_sight(self.tasks)
         return twin
 
@@ -90,7 +87,7 @@ class SimulatedPool:
     def view(self) -> PoolView:
         """The policy's view. Its arrays belong to the pool and change with it."""
         world, sight, sim = self._world, self._sight, self._world.sim[0]
-        candidates = views.refresh(self._fixed, self._site, world, sight)
+        candidates = mainloop.refresh(self._fixed, self._site, world, sight)
         pending = sight.candidates[:candidates] if self.rules.preempt else world.pending[: sim["pending"]]
         return PoolView(
             now=self.now,
@@ -128,7 +125,7 @@ class SimulatedPool:
         self._reserve()
         lifecycle.preempt(self._fixed, self._site, self._world, task)
 
-    def play(self, ordering: Ordering, placer: Placer) -> Outcome:
+    def play(self, ordering: Ordering, placer: Placer) -> TaskRunResult:
         """Run to the end with these policies. Raises ``Stalled`` where they never end.
 
         Compiled as a whole where the placement policy is built in and the scores are static or, with preemption,
@@ -171,7 +168,7 @@ class SimulatedPool:
         ranking, desk = _ranking(scores), self._desk()
         fixed, site, sight, code = self._fixed, placer.site(self._site), self._sight, placer.code
         draft = placer.draft(site)
-        self._repeat(lambda: scored.play_by_score(fixed, site, self._world, draft, sight, ranking, desk, code))
+        self._repeat(lambda: mainloop.play_by_score(fixed, site, self._world, draft, sight, ranking, desk, code))
 
     def _repeat(self, run: Callable[[], int]) -> int:
         """Call ``run`` with a log that is enlarged as often as necessary; returns its result."""
@@ -180,9 +177,9 @@ class SimulatedPool:
         self._refuse_stall(answer)
         return answer
 
-    def _desk(self) -> Desk:
+    def _desk(self) -> DecisionMemory:
         every = np.arange(len(self.tasks), dtype=np.int32)
-        return Desk(
+        return DecisionMemory(
             room=Room(self._world.free.copy(), self._world.cpus.copy(), self._world.memory.copy()),
             roomy=Room(self._world.free.copy(), self._world.cpus.copy(), self._world.memory.copy()),
             kept=np.zeros(len(self.tasks), dtype=np.uint8),
@@ -190,13 +187,13 @@ class SimulatedPool:
             packed=new_placed(self._site, every),
         )
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> TaskRunResult:
         """The results so far."""
         world, sim = self._world, self._world.sim[0]
-        views.refresh(self._fixed, self._site, world, self._sight)
+        mainloop.refresh(self._fixed, self._site, world, self._sight)
         states, log = world.states, world.log[: sim["log"]].copy()
         waited = sim["waiting"] * len(self.pool.device_node)
-        return Outcome(
+        return TaskRunResult(
             tasks=self.tasks,
             pool=self.pool,
             start=states["start"].copy(),
@@ -230,7 +227,7 @@ class SimulatedPool:
         self._world = self._world._replace(log=larger)
 
 
-def _new_world(tasks: TaskTable, pool: Pool, fixed: Fixed, site: Site) -> World:
+def _new_world(tasks: TaskTable, pool: Pool, fixed: PoolConstants, site: Site) -> PoolState:
     count = len(tasks)
     states = np.zeros(count, dtype=STATE)
     states["left"], states["start"], states["end"] = tasks.work, np.nan, np.nan
@@ -239,7 +236,7 @@ def _new_world(tasks: TaskTable, pool: Pool, fixed: Fixed, site: Site) -> World:
     sim["now"] = sim["decided"] = tasks.submit.min(initial=np.inf) if count else 0.0
     sim["free"] = len(pool.device_node)
     held = int(tasks.devices.sum())
-    return World(
+    return PoolState(
         sim=sim,
         states=states,
         served=np.zeros(count),
@@ -258,16 +255,16 @@ def _new_world(tasks: TaskTable, pool: Pool, fixed: Fixed, site: Site) -> World:
     )
 
 
-def _new_sight(tasks: TaskTable) -> Sight:
+def _new_sight(tasks: TaskTable) -> GatheredView:
     count = len(tasks)
-    return Sight(
+    return GatheredView(
         candidates=np.zeros(count, dtype=np.int32),
         held_from=np.zeros(count + 1, dtype=np.int32),
         held=np.zeros(int(tasks.devices.sum()), dtype=np.int32),
     )
 
 
-def _lines(fixed: Fixed, site: Site, scores: NDArray[np.float64]) -> Queues:
+def _lines(fixed: PoolConstants, site: Site, scores: NDArray[np.float64]) -> Queues:
     """Empty heaps for an order by score, ties by submission."""
     count = len(scores)
     key = np.zeros(count, dtype=np.int32)

@@ -14,8 +14,7 @@ from mirage.domain.pool import SpeedTable
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from mirage.domain.pool import Pool
-    from mirage.domain.task import TaskTable
+    from mirage.domain.pool import Pool, TaskTable
 
 Float64 = NDArray[np.float64]
 
@@ -24,7 +23,7 @@ ANY = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredRun:
     """Configuration of a measured run."""
 
     model: str
@@ -40,7 +39,7 @@ class Measurements:
 
     source: str
     """File or directory, for messages."""
-    runs: tuple[Measured, ...]
+    runs: tuple[MeasuredRun, ...]
     throughput: Float64
     """[M] In any unit that is the same for all runs of a model; 0 where the model did not fit."""
     ratio: Float64

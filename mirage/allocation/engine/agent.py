@@ -7,39 +7,28 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from mirage.allocation.engine.book import Oversubscribed
-from mirage.allocation.engine.entries import (
-    Ended,
-    GaveUp,
-    NodeAside,
-    Remark,
-    Result,
-    Started,
-    Stopping,
-)
+from mirage.allocation.engine.allocation_table import Oversubscribed
+from mirage.allocation.engine.dependencies import Refusals, Running, ScheduleTriggers
+from mirage.allocation.engine.entries import AttemptResult, Ended, GaveUp, NodeAside, Remark, Started, Stopping
 from mirage.allocation.engine.journal import key
 from mirage.allocation.engine.judging import MARGIN, TO_END, fits_in, is_hopeless, judge, not_before, to_be_killed
-from mirage.allocation.engine.launching import launch_of
-from mirage.allocation.engine.ledger import TaskState
-from mirage.allocation.engine.measuring import Gauge
-from mirage.allocation.engine.occasions import Occasions
-from mirage.allocation.engine.record import Record
-from mirage.allocation.engine.recovery import Recovery
-from mirage.allocation.engine.refusals import Refusals
+from mirage.allocation.engine.measuring import ThroughputMeter
+from mirage.allocation.engine.recovery import AttemptRecovery, RunRecorder
 from mirage.allocation.engine.steps import EngineRefused
-from mirage.allocation.engine.world import Running
+from mirage.allocation.engine.task_interface import launch_of
+from mirage.allocation.engine.task_states import TaskState
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
-    from mirage.allocation.engine.book import Book, Holding
+    from mirage.allocation.engine.allocation_table import AllocationTable, Holding
+    from mirage.allocation.engine.dependencies import AgentDependencies, AgentSettings
     from mirage.allocation.engine.discovery import Allocation
     from mirage.allocation.engine.entries import Entry, LifeBegan
-    from mirage.allocation.engine.ledger import Ledger
     from mirage.allocation.engine.plan import TaskSpec, WorkPlan
     from mirage.allocation.engine.situation import Situation
     from mirage.allocation.engine.steps import Ending
-    from mirage.allocation.engine.world import Policy, World
+    from mirage.allocation.engine.task_states import TaskStates
     from mirage.domain.pool import Placement, PoolView
 
 LOOK_EVERY = 5.0
@@ -68,27 +57,27 @@ class Agent:
     plan: WorkPlan
     allocation: Allocation
     situation: Situation
-    book: Book
-    ledger: Ledger
-    policy: Policy
-    world: World
+    book: AllocationTable
+    ledger: TaskStates
+    policy: AgentSettings
+    world: AgentDependencies
     running: dict[int, Running] = field(default_factory=dict)
     """By row of the task."""
     told: str = ""
     """The signal that asked this link to end; empty before."""
-    _recovery: Recovery = field(init=False)
-    _occasions: Occasions = field(init=False)
-    _gauge: Gauge = field(init=False)
+    _recovery: AttemptRecovery = field(init=False)
+    _occasions: ScheduleTriggers = field(init=False)
+    _gauge: ThroughputMeter = field(init=False)
     _states: dict[str, tuple[TaskState, str]] = field(default_factory=dict)
     _refusals: Refusals = field(init=False)
-    _record: Record = field(init=False)
+    _record: RunRecorder = field(init=False)
 
     def __post_init__(self) -> None:
-        self._record = Record(self.life, self.ledger, self.world)
-        self._recovery = Recovery(self.life, self.plan, self.ledger, self.world, self.write)
-        self._occasions = Occasions(self.policy.quantum)
+        self._record = RunRecorder(self.life, self.ledger, self.world)
+        self._recovery = AttemptRecovery(self.life, self.plan, self.ledger, self.world, self.write)
+        self._occasions = ScheduleTriggers(self.policy.quantum)
         self._refusals = Refusals(self.book.pool.node_names)
-        self._gauge = Gauge(self.plan, self.book.pool, self.world.folder)
+        self._gauge = ThroughputMeter(self.plan, self.book.pool, self.world.folder)
         self._gauge.recall(self.ledger)
         self.situation.reports = self._gauge.reports
 
@@ -132,7 +121,7 @@ class Agent:
         self._record.close(why, over=not self.running)
 
     def write(self, entry: Entry) -> None:
-        """See ``Record.write``."""
+        """See ``RunRecorder.write``."""
         self._record.write(entry)
 
     @property
@@ -157,21 +146,21 @@ class Agent:
         now, spec = self.world.clock(), self.plan.tasks[each.row]
         result, why = judge(ending, each.stopping, each.nodes, spec.checkpoint)
         if each.adopted and ending.code is None:
-            result, why = Result.LOST, "its agent and the supervisor that records the exit code were killed"
+            result, why = AttemptResult.LOST, "its agent and the supervisor that records the exit code were killed"
         ran = self.world.ran(each, now, now + self._left(now))
         self.write(Ended(now, spec.name, each.attempt, result, ending.code, why, ran))
         del self.running[each.row]
         self.book.release(each.row)
         self._blame(each, result, why, ending.failed_nodes)
-        if result is not Result.SUCCEEDED:
+        if result is not AttemptResult.SUCCEEDED:
             self.world.say(f"{key(spec.name, each.attempt)}: {result}: {why}")
 
-    def _blame(self, each: Running, result: Result, why: str, failed: Sequence[str]) -> None:
+    def _blame(self, each: Running, result: AttemptResult, why: str, failed: Sequence[str]) -> None:
         """Start nothing more on nodes that have failed, and on those that reject steps repeatedly."""
         for node in failed:
             self._put_aside(node, "the node has failed")
         for node in each.nodes:
-            if said := self._refusals.note(node, why if result is Result.REFUSED else ""):
+            if said := self._refusals.note(node, why if result is AttemptResult.REFUSED else ""):
                 self._put_aside(node, said)
 
     def _put_aside(self, node: str, why: str) -> None:
@@ -312,7 +301,7 @@ class Agent:
             for row in going:
                 self._ask_to_save(self.running[row], "preempted by a task that comes first", yields=True)
 
-    def _expected(self) -> Book:
+    def _expected(self) -> AllocationTable:
         return self.book.without({row for row, each in self.running.items() if each.leaves})
 
     def _view(self, now: float, pending: list[int]) -> PoolView:
@@ -330,7 +319,7 @@ class Agent:
         """Whether it is being preempted and may get another place afterwards."""
         return self.running[row].yields and fits_in(self.plan.tasks[row], self.ledger, self._left(now))
 
-    def _place(self, placement: Placement, expected: Book) -> bool:
+    def _place(self, placement: Placement, expected: AllocationTable) -> bool:
         """Allocate, claim, write, start: in this order, so that no attempt starts twice.
 
         Returns whether the file system had room for the entry that comes first.
@@ -364,7 +353,7 @@ class Agent:
             )
         except EngineRefused as error:
             self.book.release(holding.row)
-            self.write(Ended(now, spec.name, attempt, Result.REFUSED, None, str(error), 0.0))
+            self.write(Ended(now, spec.name, attempt, AttemptResult.REFUSED, None, str(error), 0.0))
             self.world.say(f"{key(spec.name, attempt)}: {error}")
             return
         self.running[holding.row] = Running(holding.row, attempt, step, now, tuple(parts))

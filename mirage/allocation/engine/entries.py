@@ -12,11 +12,10 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from mirage.documentfaults import faults_of, reader_of
-from mirage.documenttext import parse_json
+from mirage.documentreading import faults_of, parse_json, reader_of
 
 
-class Result(StrEnum):
+class AttemptResult(StrEnum):
     """How an attempt ended."""
 
     SUCCEEDED = "succeeded"
@@ -122,7 +121,7 @@ class Ended:
     at: float
     task: str
     attempt: int
-    result: Result
+    result: AttemptResult
     code: int | None
     """``None``: not known."""
     why: str

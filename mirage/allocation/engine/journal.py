@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mirage.allocation.engine.entries import Entry, read, spell
+from mirage.atomic_file import open_regular, read_regular
 from mirage.domain.errors import ConfigError
 from mirage.domain.files import HANDOVER_FOLDER
 from mirage.ownplaces import check_not_replaceable, make_own_directory
-from mirage.wholefile import open_regular, read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,13 +6,13 @@ import math
 import signal
 from typing import TYPE_CHECKING
 
-from mirage.allocation.engine.entries import Result
+from mirage.allocation.engine.entries import AttemptResult
 
 if TYPE_CHECKING:
     from mirage.allocation.engine.entries import Stopping
-    from mirage.allocation.engine.ledger import Ledger
     from mirage.allocation.engine.plan import Checkpoint, TaskSpec
     from mirage.allocation.engine.steps import Ending
+    from mirage.allocation.engine.task_states import TaskStates
 
 MARGIN = 30.0
 """Seconds before the link's time limit by which all of its tasks must have ended."""
@@ -31,7 +31,7 @@ _LONGEST_PAUSE = 600.0
 
 def judge(
     ending: Ending, stopping: Stopping | None, nodes: tuple[str, ...], checkpoint: Checkpoint | None
-) -> tuple[Result, str]:
+) -> tuple[AttemptResult, str]:
     """Return the result of an ending and its reason.
 
     A task that was asked to save counts as checkpointed whatever its exit code, because programs differ in how
@@ -39,27 +39,27 @@ def judge(
     the task had just finished, its next attempt finds that out.
     """
     if stopping is not None and stopping.saves:
-        return (Result.PREEMPTED if stopping.yields else Result.CHECKPOINTED), stopping.why
+        return (AttemptResult.PREEMPTED if stopping.yields else AttemptResult.CHECKPOINTED), stopping.why
     if stopping is None and checkpoint is not None and _was_sent(checkpoint.signal, ending):
-        return Result.CHECKPOINTED, f"received {checkpoint.signal} from outside, and saves upon that signal"
+        return AttemptResult.CHECKPOINTED, f"received {checkpoint.signal} from outside, and saves upon that signal"
     if ending.code == 0 and not (stopping is not None and TO_END in ending.heard):
-        return Result.SUCCEEDED, ""
+        return AttemptResult.SUCCEEDED, ""
     if stopping is not None:
-        return (Result.FAILED if stopping.fails else Result.CUT_OFF), stopping.why
+        return (AttemptResult.FAILED if stopping.fails else AttemptResult.CUT_OFF), stopping.why
     return _judge_failure(ending, nodes)
 
 
-def _judge_failure(ending: Ending, nodes: tuple[str, ...]) -> tuple[Result, str]:
+def _judge_failure(ending: Ending, nodes: tuple[str, ...]) -> tuple[AttemptResult, str]:
     """Who is to blame for a task that failed without having been asked to end."""
     if blamed := [node for node in ending.failed_nodes if node in nodes]:
-        return Result.NODE_FAILED, f"node {blamed[0]} has failed"
+        return AttemptResult.NODE_FAILED, f"node {blamed[0]} has failed"
     if ending.outside:
-        return Result.CUT_OFF, ending.outside
+        return AttemptResult.CUT_OFF, ending.outside
     if by := next((name for name in ending.heard if _died_of(name, ending) and _was_sent(name, ending)), ""):
-        return Result.CUT_OFF, f"killed by {by}, which signalled its whole step"
+        return AttemptResult.CUT_OFF, f"killed by {by}, which signalled its whole step"
     if not ending.began:
-        return Result.REFUSED, ending.said or f"did not start: {_spelt(ending.code)}"
-    return Result.FAILED, _spelt(ending.code)
+        return AttemptResult.REFUSED, ending.said or f"did not start: {_spelt(ending.code)}"
+    return AttemptResult.FAILED, _spelt(ending.code)
 
 
 def _was_sent(name: str, ending: Ending) -> bool:
@@ -101,17 +101,17 @@ def to_be_killed(stopping: Stopping | None, task: TaskSpec) -> float:
     return stopping.at + (task.checkpoint.grace if task.checkpoint and stopping.saves else _KILL_AFTER)
 
 
-def not_before(ledger: Ledger, task: str) -> float:
+def not_before(ledger: TaskStates, task: str) -> float:
     """The time from which a task may be retried: pauses double with each failure in a row."""
     attempts = ledger.of(task)
     last = attempts[-1].ended if attempts else None
-    if last is None or last.result not in (Result.FAILED, Result.REFUSED):
+    if last is None or last.result not in (AttemptResult.FAILED, AttemptResult.REFUSED):
         return 0.0
-    count = len(ledger.failures(task)) if last.result is Result.FAILED else len(ledger.refusals(task))
+    count = len(ledger.failures(task)) if last.result is AttemptResult.FAILED else len(ledger.refusals(task))
     return last.at + min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** (count - 1))
 
 
-def fits_in(task: TaskSpec, ledger: Ledger, left: float) -> bool:
+def fits_in(task: TaskSpec, ledger: TaskStates, left: float) -> bool:
     """Whether starting it makes sense with this number of seconds left of the link."""
     if task.checkpoint is not None:
         useful = min(remaining(task, ledger), 2 * MARGIN)
@@ -119,7 +119,7 @@ def fits_in(task: TaskSpec, ledger: Ledger, left: float) -> bool:
     return max(task.expected or 0.0, ledger.longest_cut(task.name)) + MARGIN < left
 
 
-def is_hopeless(task: TaskSpec, ledger: Ledger, length: float) -> str:
+def is_hopeless(task: TaskSpec, ledger: TaskStates, length: float) -> str:
     """Why no link can ever be long enough; empty where one may be."""
     longest = ledger.longest_cut(task.name)
     if task.checkpoint is not None or longest < HAD_IT_ALL * (length - MARGIN):
@@ -127,7 +127,7 @@ def is_hopeless(task: TaskSpec, ledger: Ledger, length: float) -> str:
     return f"did not end within the {longest:g} s that a link can give it, and has no checkpoint to continue from"
 
 
-def remaining(task: TaskSpec, ledger: Ledger) -> float:
+def remaining(task: TaskSpec, ledger: TaskStates) -> float:
     """Estimated seconds left; infinite where no estimate exists."""
     if task.expected is None:
         return float("inf")

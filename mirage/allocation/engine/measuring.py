@@ -10,22 +10,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from mirage.allocation.ddl.speeds import Measured
+from mirage.allocation.ddl.speeds import MeasuredRun
 from mirage.allocation.engine.entries import Remark, SpeedSeen
 from mirage.allocation.engine.journal import key
-from mirage.allocation.engine.progress import NoReport, last_report, read_report, report_path
+from mirage.allocation.engine.task_interface import NoReport, last_report, read_report, report_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from mirage.allocation.ddl.evidence import Scene
-    from mirage.allocation.engine.book import Book, Holding
+    from mirage.allocation.ddl.estimation import Scene
+    from mirage.allocation.engine.allocation_table import AllocationTable, Holding
+    from mirage.allocation.engine.dependencies import Running
     from mirage.allocation.engine.entries import Entry
     from mirage.allocation.engine.journal import StateFolder
-    from mirage.allocation.engine.ledger import Ledger
     from mirage.allocation.engine.plan import WorkPlan
-    from mirage.allocation.engine.progress import Report
-    from mirage.allocation.engine.world import Running
+    from mirage.allocation.engine.task_interface import ProgressReport
+    from mirage.allocation.engine.task_states import TaskStates
     from mirage.domain.pool import Pool
 
 READ_EVERY = 15.0
@@ -42,12 +42,12 @@ class _Stretch:
     scene: Scene | None
     """``None``: of a kind that no table has."""
     read: float
-    before: Report | None
+    before: ProgressReport | None
     """The report found when the interval began."""
-    first: Report | None = None
-    last: Report | None = None
+    first: ProgressReport | None = None
+    last: ProgressReport | None = None
 
-    def take(self, report: Report) -> None:
+    def take(self, report: ProgressReport) -> None:
         """Add a report read during the interval. One that counts less than before starts a new measurement."""
         if report in (self.before, self.last):
             return
@@ -67,18 +67,18 @@ class _Stretch:
 
 
 @dataclass(slots=True)
-class Gauge:
+class ThroughputMeter:
     """Reads the reports of one link's tasks."""
 
     plan: WorkPlan
     pool: Pool
     folder: StateFolder
-    reports: dict[int, Report] = field(default_factory=dict)
+    reports: dict[int, ProgressReport] = field(default_factory=dict)
     """The last report of each task, by row, of attempts whose work counts."""
     _stretches: dict[int, _Stretch] = field(default_factory=dict)
     _complained: set[tuple[int, int]] = field(default_factory=set)
 
-    def recall(self, ledger: Ledger) -> None:
+    def recall(self, ledger: TaskStates) -> None:
         """Progress of tasks whose work from earlier agent runs is kept."""
         for row, task in enumerate(self.plan.tasks):
             attempts = ledger.of(task.name) if task.checkpoint else []
@@ -86,7 +86,7 @@ class Gauge:
             if report is not None:
                 self.reports[row] = report
 
-    def look(self, now: float, running: Mapping[int, Running], book: Book) -> Iterator[Entry]:
+    def look(self, now: float, running: Mapping[int, Running], book: AllocationTable) -> Iterator[Entry]:
         """Yield the entries to record. Call it before any task starts."""
         scenes = _Scenes(self.plan, self.pool, [book.holdings[row] for row in running if row in book.holdings])
         for row, stretch in list(self._stretches.items()):
@@ -171,13 +171,13 @@ class _Scenes:
             return None
         return known[0], tuple(sorted(known[1:], key=_plain))
 
-    def _run(self, row: int) -> Measured | None:
+    def _run(self, row: int) -> MeasuredRun | None:
         task, holding = self._plan.tasks[row], self._holdings[row]
         kinds = {self._pool.kinds[int(self._pool.device_kind[device])] for device in holding.devices}
         if not task.model or len(kinds) > 1:
             return None
-        return Measured(task.model, task.devices, len(holding.nodes), kinds.pop())
+        return MeasuredRun(task.model, task.devices, len(holding.nodes), kinds.pop())
 
 
-def _plain(run: Measured) -> tuple[str, int, int, str]:
+def _plain(run: MeasuredRun) -> tuple[str, int, int, str]:
     return run.model, run.devices, run.spread, run.kind

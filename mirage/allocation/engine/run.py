@@ -1,39 +1,84 @@
-"""One link's run from its beginning to its exit code."""
+"""One link's run from its beginning to its exit code.
+
+Between two cycles it sleeps until something happens: a step ends, a signal comes, or it is time.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
+import select
+import signal
+import socket
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirage.allocation.engine.agent import Agent, Progress
-from mirage.allocation.engine.book import Book
-from mirage.allocation.engine.demands import check_demands, given_speeds, nothing_known, task_table
-from mirage.allocation.engine.discovery import Allocation, read_job, read_machine
+from mirage.allocation.engine.agent_runs import NoJobs, begin, lock
+from mirage.allocation.engine.allocation_table import (
+    AllocationTable,
+    check_demands,
+    given_speeds,
+    nothing_known,
+    task_table,
+)
+from mirage.allocation.engine.dependencies import AgentDependencies
+from mirage.allocation.engine.discovery import Allocation, read_job, read_machine, with_own_islands, with_topology
 from mirage.allocation.engine.entries import PoolSeen, Remark
 from mirage.allocation.engine.journal import JournalReader, JournalWriter, StateFolder
-from mirage.allocation.engine.ledger import Ledger, TaskState
-from mirage.allocation.engine.lives import NoJobs, begin, lock
-from mirage.allocation.engine.processes import ProcessEngine
 from mirage.allocation.engine.situation import Situation
 from mirage.allocation.engine.slurmcommands import SlurmCommands
-from mirage.allocation.engine.sruns import SrunEngine
 from mirage.allocation.engine.status import document, publish, read_ledger
-from mirage.allocation.engine.topology import with_own_islands, with_topology
-from mirage.allocation.engine.world import World
+from mirage.allocation.engine.step_engines import ProcessEngine, SrunEngine
+from mirage.allocation.engine.task_states import TaskState, TaskStates
 from mirage.domain.errors import ClusterUnavailable, ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from types import FrameType
 
-    from mirage.allocation.engine.lives import Jobs
+    from mirage.allocation.engine.agent_runs import Jobs
+    from mirage.allocation.engine.dependencies import AgentSettings
     from mirage.allocation.engine.plan import WorkPlan
     from mirage.allocation.engine.steps import Engine
-    from mirage.allocation.engine.waking import Alarm
-    from mirage.allocation.engine.world import Policy
+
+TELLING = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
+"""Signals that ask a link to end: Slurm's ``--signal=B:USR1@300``, Mirage's handover, a user's Ctrl-C."""
+
+
+class Alarm:
+    """Create it in the main thread; from then on these signals do not end the process."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        """Names of the signals received since the last call."""
+        self._reader, self._writer = socket.socketpair()
+        for end in (self._reader, self._writer):
+            end.setblocking(False)
+        signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
+        for number in TELLING:
+            signal.signal(number, self._tell)
+        signal.signal(signal.SIGCHLD, _notice)
+
+    def wait(self, seconds: float) -> None:
+        """Sleep at most ``seconds``."""
+        select.select([self._reader], [], [], max(0.0, seconds))
+        with contextlib.suppress(BlockingIOError):
+            while self._reader.recv(4096):
+                pass
+
+    def _tell(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        self.told.append(signal.Signals(number).name)
+
+
+def _notice(number: int, frame: FrameType | None) -> None:
+    """Install a handler: without one the signal would not wake the process."""
+    del number, frame
+
 
 UNFINISHED = 75
 """Exit code EX_TEMPFAIL of sysexits: try again later."""
@@ -121,7 +166,7 @@ def other_than_shown(state: Path, environment: Mapping[str, str]) -> str:
     )
 
 
-def refuse_mixture(plan: WorkPlan, ledger: Ledger, state: Path) -> None:
+def refuse_mixture(plan: WorkPlan, ledger: TaskStates, state: Path) -> None:
     """Raise ``ConfigError`` where a task of this name was run from another file: they would count as one."""
     sources = {name: Path(life.began.source).name for name, life in ledger.lives.items() if life.began}
     for task in plan.tasks:
@@ -167,14 +212,14 @@ def _patiently(ask: Callable[[], Allocation]) -> Allocation:
     return ask()
 
 
-class Link:
+class AgentProcess:
     """The agent with its loop. Nothing is started before ``run``."""
 
     def __init__(
         self,
         plan: WorkPlan,
         place: Place,
-        policy: Policy,
+        policy: AgentSettings,
         wishes: Wishes,
         say: Callable[[str], None],
         environment: Mapping[str, str] = os.environ,
@@ -190,7 +235,7 @@ class Link:
         folder.make()
         life = begin(place.engine.name, plan.source, allocation, environment, clock())
         self._lock = lock(folder, life)
-        reader, ledger = JournalReader(folder), Ledger()
+        reader, ledger = JournalReader(folder), TaskStates()
         ledger.fold(reader.news())
         ledger.fold_claims(folder.claimed())
         refuse_mixture(plan, ledger, wishes.state)
@@ -201,8 +246,8 @@ class Link:
         zero = min(ledger.zero, life.at)
         table, speeds = task_table(plan, pool, zero), nothing_known(len(plan.tasks), len(pool.kinds))
         situation = Situation(plan, table, speeds, zero, given)
-        world = World(place.engine, folder, journal, reader, clock, place.jobs, say)
-        self.agent = Agent(life, plan, allocation, situation, Book(pool), ledger, policy, world)
+        world = AgentDependencies(place.engine, folder, journal, reader, clock, place.jobs, say)
+        self.agent = Agent(life, plan, allocation, situation, AllocationTable(pool), ledger, policy, world)
         self.agent.write(life)
         nodes = {node.name: [(device.index, device.kind) for device in node.devices] for node in allocation.nodes}
         self.agent.write(PoolSeen(life.at, allocation.end, nodes))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mirage.domain.errors import ClusterUnavailable
 from mirage.slurm.hostlist import expand
-from mirage.slurm.nodetext import kind_of
+from mirage.slurm.node_text import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -8,23 +8,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mirage.allocation.engine.journal import JournalReader, StateFolder
-from mirage.allocation.engine.ledger import Ledger, TaskState
-from mirage.allocation.engine.progress import last_report
+from mirage.allocation.engine.task_interface import last_report
+from mirage.allocation.engine.task_states import TaskState, TaskStates
 from mirage.allocation.engine.taskfile import read_plan
+from mirage.atomic_file import write_atomically
 from mirage.domain.errors import ConfigError
-from mirage.wholefile import write_anew
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from mirage.allocation.engine.ledger import Attempt
     from mirage.allocation.engine.plan import TaskSpec
+    from mirage.allocation.engine.task_states import TaskAttempt
 
 Document = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class AttemptSpan:
     """One attempt on one device."""
 
     device: str
@@ -36,10 +36,10 @@ class Bar:
     end: float | None
 
 
-def bars(ledger: Ledger) -> list[Bar]:
+def bars(ledger: TaskStates) -> list[AttemptSpan]:
     """Every attempt that was started, on each of its devices, in order of the start."""
     found = [
-        Bar(
+        AttemptSpan(
             f"{node}:{index}",
             each.task,
             each.number,
@@ -56,7 +56,7 @@ def bars(ledger: Ledger) -> list[Bar]:
     return sorted(found, key=lambda bar: (bar.start, bar.device))
 
 
-def most_at_once(every: Iterable[Bar]) -> dict[str, float]:
+def most_at_once(every: Iterable[AttemptSpan]) -> dict[str, float]:
     """The greatest sum of shares held at one time, for each device; above 1 is oversubscribed."""
     changes: dict[str, list[tuple[float, int, float]]] = {}
     for bar in every:
@@ -78,7 +78,7 @@ def _peak(steps: list[tuple[float, int, float]]) -> float:
 
 
 def document(
-    tasks: Mapping[str, TaskSpec] | None, ledger: Ledger, now: float, folder: StateFolder | None = None
+    tasks: Mapping[str, TaskSpec] | None, ledger: TaskStates, now: float, folder: StateFolder | None = None
 ) -> Document:
     """The status.
 
@@ -109,9 +109,9 @@ def read_status(folder: Path, now: float) -> Document:
     return document(_plan_of(ledger), ledger, now, state)
 
 
-def read_ledger(folder: Path) -> Ledger:
+def read_ledger(folder: Path) -> TaskStates:
     """Parse all journals. Raises ``ConfigError`` if there is no journal."""
-    state, ledger = StateFolder(folder), Ledger()
+    state, ledger = StateFolder(folder), TaskStates()
     if not state.journals.is_dir():
         raise ConfigError(
             str(folder), "holds no journal of tasks; name the state directory of `mirage allocation run`"
@@ -120,7 +120,7 @@ def read_ledger(folder: Path) -> Ledger:
     return ledger
 
 
-def _plan_of(ledger: Ledger) -> dict[str, TaskSpec] | None:
+def _plan_of(ledger: TaskStates) -> dict[str, TaskSpec] | None:
     """The tasks of the file that the last agent run was given, if it can be read now."""
     sources = [life.began.source for _, life in sorted(ledger.lives.items()) if life.began]
     try:
@@ -131,12 +131,12 @@ def _plan_of(ledger: Ledger) -> dict[str, TaskSpec] | None:
 
 def publish(path: Path, content: Document) -> None:
     """Replace the whole document: readers see the old one or the new one. Raises ``OSError``."""
-    write_anew(path, f"{json.dumps(content)}\n".encode())
+    write_atomically(path, f"{json.dumps(content)}\n".encode())
 
 
 def _task(
     name: str,
-    ledger: Ledger,
+    ledger: TaskStates,
     known: tuple[TaskState, str] | None,
     tasks: Mapping[str, TaskSpec] | None,
     folder: StateFolder | None,
@@ -162,7 +162,7 @@ def _task(
     }
 
 
-def _progress(last: Attempt | None, state: TaskState, folder: StateFolder | None) -> float | None:
+def _progress(last: TaskAttempt | None, state: TaskState, folder: StateFolder | None) -> float | None:
     """The reported progress of a task that is not over, from 0 to 1."""
     if last is None or folder is None or state.over:
         return None
@@ -170,14 +170,14 @@ def _progress(last: Attempt | None, state: TaskState, folder: StateFolder | None
     return None if report is None else report.part
 
 
-def _guessed(last: Attempt | None) -> tuple[TaskState, str]:
+def _guessed(last: TaskAttempt | None) -> tuple[TaskState, str]:
     """Attempts left; not known without the plan."""
     if last is None or last.ended is None:
         return (TaskState.RUNNING if last else TaskState.PENDING), ""
     return (TaskState.SUCCEEDED if last.ended.result == "succeeded" else TaskState.PENDING), last.ended.why
 
 
-def _life(name: str, ledger: Ledger) -> Document:
+def _life(name: str, ledger: TaskStates) -> Document:
     record = ledger.lives[name]
     began, pool = record.began, record.pool
     return {
@@ -197,7 +197,7 @@ def _life(name: str, ledger: Ledger) -> Document:
     }
 
 
-def _lanes(every: Iterable[Bar]) -> Document:
+def _lanes(every: Iterable[AttemptSpan]) -> Document:
     lanes: Document = {}
     for bar in every:
         content = {

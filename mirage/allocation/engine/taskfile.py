@@ -1,29 +1,89 @@
 """Read a task file: TOML, one ``[[task]]`` per task, ``[defaults]`` for what they share.
 
-All errors are reported together before any task runs, each with line, task and key.
+All errors are reported together before any task runs, each with line, task and key. TOML readers do not keep
+the line numbers of tables and keys; they are found here.
 """
 
 from __future__ import annotations
 
 import re
 import signal
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from mirage.allocation.engine.plan import Checkpoint, Ranks, TaskSpec, WorkPlan, find_cycles, repeated
-from mirage.allocation.engine.tasklines import DEFAULTS, TABLE, Places, find_places
-from mirage.documentfaults import Fault, faults_of
-from mirage.documenttext import parse_toml
+from mirage.atomic_file import LARGEST_TEXT
+from mirage.documentreading import Fault, faults_of, parse_toml
 from mirage.domain.errors import BadSpelling, ConfigError
 from mirage.slurm.duration import parse_human
 from mirage.slurm.tres import memory_mb
-from mirage.wholefile import LARGEST_TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
+
+TABLE = "task"
+DEFAULTS = "defaults"
+
+_HEADER = re.compile(r"\s*\[\[?\s*([\w.-]+)\s*\]\]?")
+_KEY = re.compile(r"\s*[\"']?([\w-]+)[\"']?\s*[.=]")
+_QUOTES = ('"""', "'''")
+
+
+@dataclass(slots=True)
+class TableLines:
+    """One table of the file."""
+
+    line: int
+    """Of its header, from 1."""
+    keys: dict[str, int] = field(default_factory=dict)
+
+    def of(self, key: str) -> int:
+        """The line of a key; that of the header where it is not given there."""
+        return self.keys.get(key, self.line)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFileLines:
+    """The tables of a file."""
+
+    tasks: list[TableLines]
+    defaults: TableLines
+
+
+def find_places(text: str) -> TaskFileLines:
+    """Headers and keys by line; skips text within ``\"\"\"``."""
+    places = TaskFileLines([], TableLines(1))
+    current, nested, quote = TableLines(1), "", ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if quote:
+            quote = "" if line.count(quote) % 2 else quote
+            continue
+        header = _HEADER.match(line)
+        if header:
+            name, _, nested = header[1].partition(".")
+            current = _entered(places, name, nested, number, current)
+        elif found := _KEY.match(line):
+            current.keys.setdefault(nested or found[1], number)
+        quote = next((mark for mark in _QUOTES if line.count(mark) % 2), "")
+    return places
+
+
+def _entered(places: TaskFileLines, name: str, nested: str, number: int, current: TableLines) -> TableLines:
+    if nested:
+        current.keys.setdefault(nested, number)
+        return current
+    if name == TABLE:
+        places.tasks.append(TableLines(number))
+        return places.tasks[-1]
+    if name == DEFAULTS:
+        places.defaults.line = number
+        return places.defaults
+    return TableLines(number)
+
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -66,11 +126,11 @@ Megabytes = Annotated[int, BeforeValidator(_megabytes), Field(ge=0, lt=1 << 40)]
 Text = Annotated[str, BeforeValidator(_plain)]
 
 
-class _Strict(BaseModel):
+class _TaskFileModel(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class CheckpointEntry(_Strict):
+class CheckpointEntry(_TaskFileModel):
     """``checkpoint`` of a task."""
 
     signal: Annotated[str, BeforeValidator(_signal)] = "USR1"
@@ -78,7 +138,7 @@ class CheckpointEntry(_Strict):
     restart: Annotated[float, BeforeValidator(_seconds), Field(ge=0, allow_inf_nan=False)] = 60.0
 
 
-class TaskEntry(_Strict):
+class TaskEntry(_TaskFileModel):
     """One ``[[task]]`` table."""
 
     id: Annotated[str, Field(pattern=f"^{_NAME}$")]
@@ -165,7 +225,7 @@ def _tables(document: dict[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
 
 
 def _read(
-    table: dict[str, Any], number: int, defaults: dict[str, Any], places: Places
+    table: dict[str, Any], number: int, defaults: dict[str, Any], places: TaskFileLines
 ) -> tuple[TaskEntry | None, list[str]]:
     both = {"command", "script"}
     inherited = {key: value for key, value in defaults.items() if not (key in both and both & table.keys())}
@@ -178,7 +238,9 @@ def _read(
         return None, [_mistake(fault, table, number, defaults, places) for fault in faults_of(error)]
 
 
-def _mistake(fault: Fault, table: dict[str, Any], number: int, defaults: dict[str, Any], places: Places) -> str:
+def _mistake(
+    fault: Fault, table: dict[str, Any], number: int, defaults: dict[str, Any], places: TaskFileLines
+) -> str:
     location = [str(part) for part in fault.path if not str(part).startswith("function-")]
     key = location[0] if location else ""
     where = f"{_named(table, number)}{f', {key}' if key else ''}"
@@ -200,7 +262,7 @@ def _named(table: dict[str, Any], number: int) -> str:
     return f"task {table['id']!r}" if isinstance(table.get("id"), str) else f"task number {number + 1}"
 
 
-def _among(entries: list[TaskEntry | None], tables: list[dict[str, Any]], places: Places) -> list[str]:
+def _among(entries: list[TaskEntry | None], tables: list[dict[str, Any]], places: TaskFileLines) -> list[str]:
     """Errors that only all tasks together show."""
     names = [str(table.get("id", f"#{number}")) for number, table in enumerate(tables)]
     mistakes = [
@@ -216,7 +278,7 @@ def _among(entries: list[TaskEntry | None], tables: list[dict[str, Any]], places
     return mistakes + _cycles(entries, names, places)
 
 
-def _cycles(entries: Iterable[TaskEntry | None], names: list[str], places: Places) -> list[str]:
+def _cycles(entries: Iterable[TaskEntry | None], names: list[str], places: TaskFileLines) -> list[str]:
     after = {entry.id: entry.after for entry in entries if entry}
     return [
         _at(

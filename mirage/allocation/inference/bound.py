@@ -1,7 +1,8 @@
-"""Upper bound on the number of kept deadlines, which no policy exceeds, even with knowledge of the future.
+"""Upper bounds by linear programmes: on kept deadlines, and on the requests that a system can answer.
 
-Time is cut into slots. For each request, y is the part of it that is answered in time, from 0 to 1; x[k, s] are
-the seconds that units of kind k spend on it in slot s, w[s] the bytes that it moves there. A linear programme:
+No policy exceeds them, even with knowledge of the future. The bound on deadlines: time is cut into slots. For each
+request, y is the part of it that is answered in time, from 0 to 1; x[k, s] are the seconds that units of kind k
+spend on it in slot s, w[s] the bytes that it moves there. A linear programme:
 
     the most sum y such that
     of each request   sum_k x[k, s] <= y x (seconds of slot s between its arrival and its deadline)
@@ -36,8 +37,58 @@ from mirage.domain.errors import MirageError
 if TYPE_CHECKING:
     from scipy.sparse import coo_array
 
-    from mirage.domain.request import CostTable, Float64, Int32, RequestTable
-    from mirage.domain.units import UnitSystem
+    from mirage.domain.inference import CostTable, DeviceSet, Float64, Int32, RequestTable
+
+
+def capacity(costs: CostTable, system: DeviceSet, mix: Float64) -> float:
+    """Requests per second with the share ``mix`` [M] of each model, sum 1: the bound that no policy can exceed.
+
+    A linear programme: x[l, k] is how often per second segment l runs on kind k. The largest r such that every
+    segment runs as often as requested, no kind is busy for more than its units' time, and no more bytes are moved
+    than the bandwidth allows:
+
+        sum_k x[l, k] = r mix[model of l];  sum_l x[l, k] seconds[l, k] <= units of kind k;
+        sum_lk x[l, k] bytes[l, k] <= bandwidth;  x >= 0
+
+    It is attained in the limit of long queues by a policy that runs segments in these proportions, unless segments
+    are slowed by sharing while bandwidth is unused at other times. 0 where a model cannot be run at all.
+    """
+    optimize, sparse = scipy_modules()
+    counts = np.bincount(system.kind, minlength=len(costs.kinds)).astype(np.float64)
+    piece, kind = np.nonzero(~np.isnan(costs.seconds) & (counts > 0) & (_asked(costs, mix) > 0)[:, None])
+    asked = np.flatnonzero(_asked(costs, mix) > 0)
+    if len(np.unique(piece)) < len(asked):
+        return 0.0
+    seconds, moved, many = costs.seconds[piece, kind], costs.dram_bytes[piece, kind], np.arange(len(piece))
+    scale = float(_asked(costs, mix)[asked] @ np.nanmin(costs.seconds[asked], axis=1))  # keeps x of the order of 1
+    share = _asked(costs, mix)[asked, None] / scale
+    run = sparse.coo_array((np.ones(len(piece)), (np.searchsorted(asked, piece), many)), (len(asked), len(piece)))
+    busy = sparse.coo_array((seconds, (kind, many)), (len(counts), len(piece)))
+    limits, bounds = [busy], [counts]
+    if np.isfinite(system.bandwidth):
+        limits.append(sparse.coo_array((moved / system.bandwidth, (np.zeros_like(many), many)), (1, len(piece))))
+        bounds.append(np.ones(1))
+    below = sparse.hstack(
+        [
+            sparse.coo_array(np.vstack([limit.toarray() for limit in limits])),
+            sparse.coo_array((sum(map(len, bounds)), 1)),
+        ]
+    )
+    found = optimize.linprog(
+        np.append(np.zeros(len(piece)), -1.0),
+        A_ub=below,
+        b_ub=np.concatenate(bounds),
+        A_eq=sparse.hstack([run, sparse.coo_array(-share)]),
+        b_eq=np.zeros(len(asked)),
+        method="highs",
+    )
+    return float(found.x[-1] / scale)
+
+
+def _asked(costs: CostTable, mix: Float64) -> Float64:
+    """[L] How often each segment runs for one request."""
+    return np.repeat(mix, np.diff(costs.first))
+
 
 Int64 = NDArray[np.int64]
 
@@ -87,7 +138,7 @@ class _Windows:
     """Seconds of a whole slot."""
 
 
-def most_kept(requests: RequestTable, system: UnitSystem, costs: CostTable, slot: float | None = None) -> int:
+def most_kept(requests: RequestTable, system: DeviceSet, costs: CostTable, slot: float | None = None) -> int:
     """Upper bound on the requests answered before their deadlines, for any policy.
 
     ``slot``: seconds; shorter slots give a tighter bound and take longer. Default: half of the median time that a
@@ -128,7 +179,7 @@ def _windows(requests: RequestTable, rows: Int64, length: float) -> _Windows:
     return _Windows(requests.model[rows], request[some], slot[some], seconds[some], length)
 
 
-def _means(system: UnitSystem, costs: CostTable) -> _Means:
+def _means(system: DeviceSet, costs: CostTable) -> _Means:
     """Prices; any are valid. By these a model costs about 1, wholly on any kind or by its bytes alone."""
     kinds, counts = np.unique(system.kind, return_counts=True)
     shared = bool(np.isfinite(system.bandwidth))

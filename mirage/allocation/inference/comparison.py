@@ -7,27 +7,27 @@ from dataclasses import asdict, dataclass
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
-from mirage.allocation.figuretable import UNKNOWN, Cell, markdown_cell, markdown_table, number, show
+from mirage.allocation.comparing import UNKNOWN, FigureCell, markdown_cell, markdown_table, number, show
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from mirage.allocation.inference.outcome import Figures
-    from mirage.allocation.inference.replay import Compared, Run
+    from mirage.allocation.inference.outcome import RequestFigures
+    from mirage.allocation.inference.replay import ComparedPolicies, PolicyRun
 
 BOUND = "no policy exceeds"
 """Row name of the bound; see ``bound``."""
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class FigureColumn:
     """One figure of every run."""
 
     heading: str
     key: str
     """Field name in JSON."""
     meaning: str
-    of: Callable[[Run], float]
+    of: Callable[[PolicyRun], float]
     scale: float = 1.0
     digits: int = 1
     best: Callable[[Sequence[float]], float] | None = None
@@ -38,7 +38,7 @@ class Column:
         return show(value, self.scale, self.digits)
 
 
-def _policy_share(run: Run) -> float:
+def _policy_share(run: PolicyRun) -> float:
     """Percentage; NaN without any energy."""
     figures = run.figures
     spent = figures.all.joules + figures.idle_joules
@@ -46,7 +46,7 @@ def _policy_share(run: Run) -> float:
 
 
 COLUMNS = (
-    Column(
+    FigureColumn(
         "SLA, %",
         "satisfaction",
         "share of the requests that are answered before their deadline",
@@ -54,7 +54,7 @@ COLUMNS = (
         scale=100.0,
         best=max,
     ),
-    Column(
+    FigureColumn(
         "worst tenant, %",
         "worst",
         "the same share, of the tenant with the smallest",
@@ -62,7 +62,7 @@ COLUMNS = (
         scale=100.0,
         best=max,
     ),
-    Column(
+    FigureColumn(
         "Jain",
         "jain",
         "Jain's index of these shares over the tenants: 1 where all are equal",
@@ -70,7 +70,7 @@ COLUMNS = (
         digits=3,
         best=max,
     ),
-    Column(
+    FigureColumn(
         "p50, ms",
         "p50_latency",
         "the latency, from arrival to answer, that half of the requests do not exceed",
@@ -78,7 +78,7 @@ COLUMNS = (
         scale=1e3,
         best=min,
     ),
-    Column(
+    FigureColumn(
         "p99, ms",
         "p99_latency",
         "the latency that 99 % of the requests do not exceed",
@@ -86,7 +86,7 @@ COLUMNS = (
         scale=1e3,
         best=min,
     ),
-    Column(
+    FigureColumn(
         "ANTT",
         "antt",
         "latency over the time of the model alone on the best kind of unit, mean",
@@ -94,7 +94,7 @@ COLUMNS = (
         digits=2,
         best=min,
     ),
-    Column(
+    FigureColumn(
         "STP",
         "stp",
         "seconds of work, as alone on the best kind, answered per second",
@@ -102,7 +102,7 @@ COLUMNS = (
         digits=2,
         best=max,
     ),
-    Column(
+    FigureColumn(
         "energy, mJ",
         "joules",
         "energy of a request's segments, mean",
@@ -111,7 +111,7 @@ COLUMNS = (
         digits=3,
         best=min,
     ),
-    Column(
+    FigureColumn(
         "idle, mJ",
         "idle_joules",
         "energy of idle units, per request",
@@ -119,7 +119,7 @@ COLUMNS = (
         scale=1e3,
         digits=3,
     ),
-    Column(
+    FigureColumn(
         "policy, mJ",
         "policy_joules",
         "energy of decisions, per request",
@@ -127,7 +127,7 @@ COLUMNS = (
         scale=1e3,
         digits=4,
     ),
-    Column(
+    FigureColumn(
         "policy, %",
         "policy_share",
         "energy of decisions, as a share of that of segments and idle units",
@@ -135,14 +135,14 @@ COLUMNS = (
         scale=100.0,
         digits=2,
     ),
-    Column(
+    FigureColumn(
         "units busy, %",
         "utilisation",
         "busy share of the units' time, until the last answer",
         lambda run: run.figures.utilisation,
         scale=100.0,
     ),
-    Column(
+    FigureColumn(
         "bandwidth, %",
         "bandwidth_use",
         "bytes moved, as a share of the possible bytes until the last answer",
@@ -157,21 +157,21 @@ FOREMOST = ("satisfaction", "worst", "joules", "policy_share")
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class PolicyLine:
     """One policy in the table of a scenario."""
 
     policy: str
-    cells: tuple[Cell, ...]
-    tenants: tuple[Cell, ...]
+    cells: tuple[FigureCell, ...]
+    tenants: tuple[FigureCell, ...]
     """Satisfaction of the tenants, in percent."""
 
 
-def lines(compared: Compared, scenario: str) -> tuple[Line, ...]:
+def lines(compared: ComparedPolicies, scenario: str) -> tuple[PolicyLine, ...]:
     """The table of one scenario, in the order of the policies."""
     runs = {policy: compared.of(scenario, policy) for policy in compared.replay.policies}
     cells = {column: _cells(column, runs) for column in (*COLUMNS, *_tenant_columns(compared, scenario))}
     return tuple(
-        Line(
+        PolicyLine(
             policy,
             tuple(cells[column][policy] for column in COLUMNS),
             tuple(cells[column][policy] for column in list(cells)[len(COLUMNS) :]),
@@ -180,26 +180,26 @@ def lines(compared: Compared, scenario: str) -> tuple[Line, ...]:
     )
 
 
-def tenants(compared: Compared, scenario: str) -> tuple[str, ...]:
+def tenants(compared: ComparedPolicies, scenario: str) -> tuple[str, ...]:
     """Names of the tenants."""
     return tuple(tenant.name for tenant in compared.stage(scenario).scenario.tenants)
 
 
-def _tenant_columns(compared: Compared, scenario: str) -> tuple[Column, ...]:
+def _tenant_columns(compared: ComparedPolicies, scenario: str) -> tuple[FigureColumn, ...]:
     return tuple(
-        Column(name, name, "", lambda run, row=row: run.tenants[row].satisfaction, scale=100.0, best=max)  # type: ignore[misc]
+        FigureColumn(name, name, "", lambda run, row=row: run.tenants[row].satisfaction, scale=100.0, best=max)  # type: ignore[misc]
         for row, name in enumerate(tenants(compared, scenario))
     )
 
 
-def _cells(column: Column, runs: dict[str, tuple[Run, ...]]) -> dict[str, Cell]:
+def _cells(column: FigureColumn, runs: dict[str, tuple[PolicyRun, ...]]) -> dict[str, FigureCell]:
     values = {policy: [float(column.of(run)) for run in those] for policy, those in runs.items()}
     means = {policy: column.show(fmean(those)) for policy, those in values.items()}
     known = [fmean(those) for those in values.values() if math.isfinite(fmean(those))]
     decided = column.best is not None and len(set(means.values())) > 1
     best = column.show(column.best(known)) if decided and column.best and known else ""
     return {
-        policy: Cell(
+        policy: FigureCell(
             means[policy],
             column.show(stdev(those)) if len(those) > 1 else "",
             best=decided and means[policy] == best,
@@ -208,25 +208,25 @@ def _cells(column: Column, runs: dict[str, tuple[Run, ...]]) -> dict[str, Cell]:
     }
 
 
-def bounded_lines(compared: Compared, scenario: str) -> tuple[Line, ...]:
+def bounded_lines(compared: ComparedPolicies, scenario: str) -> tuple[PolicyLine, ...]:
     """The table and, if requested, the bound that no policy can exceed."""
     bounds, column = compared.bounds_of(scenario), COLUMNS[0]
     table = lines(compared, scenario)
     if not bounds:
         return table
     spread = column.show(stdev(bounds)) if len(bounds) > 1 else ""
-    others = (Cell(UNKNOWN, "", best=False),) * (len(COLUMNS) - 1)
-    bound = Cell(column.show(fmean(bounds)), spread, best=False)
-    return (*table, Line(BOUND, (bound, *others), others[:1] * len(tenants(compared, scenario))))
+    others = (FigureCell(UNKNOWN, "", best=False),) * (len(COLUMNS) - 1)
+    bound = FigureCell(column.show(fmean(bounds)), spread, best=False)
+    return (*table, PolicyLine(BOUND, (bound, *others), others[:1] * len(tenants(compared, scenario))))
 
 
-def markdown(compared: Compared) -> str:
+def markdown(compared: ComparedPolicies) -> str:
     """The main figures by policy and scenario; then a table for each scenario, with its description."""
     overviews = [_overview(compared, key) for key in FOREMOST] if len(compared.replay.scenarios) > 1 else []
     return "\n".join([*overviews, *(_markdown(compared, scenario) for scenario in compared.replay.scenarios)])
 
 
-def _overview(compared: Compared, key: str) -> str:
+def _overview(compared: ComparedPolicies, key: str) -> str:
     """One figure: policies down, scenarios across."""
     place = [column.key for column in COLUMNS].index(key)
     tables = [bounded_lines(compared, scenario) for scenario in compared.replay.scenarios]
@@ -240,7 +240,7 @@ def _overview(compared: Compared, key: str) -> str:
     return f"{column.heading}: {column.meaning}.\n\n{markdown_table(('policy', *names), rows, words=1)}\n"
 
 
-def _markdown(compared: Compared, scenario: str) -> str:
+def _markdown(compared: ComparedPolicies, scenario: str) -> str:
     parts = [f"SLA of {name}, %" for name in tenants(compared, scenario)]
     headings = ("policy", *(column.heading for column in COLUMNS), *parts)
     rows = [
@@ -250,7 +250,7 @@ def _markdown(compared: Compared, scenario: str) -> str:
     return f"{describe(compared, scenario)}\n\n{markdown_table(headings, rows, words=1)}\n"
 
 
-def describe(compared: Compared, scenario: str) -> str:
+def describe(compared: ComparedPolicies, scenario: str) -> str:
     """A description of the runs, in a sentence."""
     stage = compared.stage(scenario)
     played = stage.scenario
@@ -267,7 +267,7 @@ def describe(compared: Compared, scenario: str) -> str:
     return f"{played.name}: {asked}, on {units}{shared}; costs {played.costs}."
 
 
-def document(compared: Compared) -> dict[str, Any]:
+def document(compared: ComparedPolicies) -> dict[str, Any]:
     """All figures as JSON, without the log of units; missing figures are null."""
     return {
         "seeds": list(compared.replay.seeds),
@@ -283,7 +283,7 @@ def document(compared: Compared) -> dict[str, Any]:
     }
 
 
-def _policy_document(compared: Compared, scenario: str, policy: str) -> dict[str, Any]:
+def _policy_document(compared: ComparedPolicies, scenario: str, policy: str) -> dict[str, Any]:
     runs = compared.of(scenario, policy)
     values = {column.key: [float(column.of(run)) for run in runs] for column in COLUMNS}
     return {
@@ -294,7 +294,7 @@ def _policy_document(compared: Compared, scenario: str, policy: str) -> dict[str
     }
 
 
-def _run_document(compared: Compared, run: Run) -> dict[str, Any]:
+def _run_document(compared: ComparedPolicies, run: PolicyRun) -> dict[str, Any]:
     models = compared.stage(run.scenario).costs.models
     return {
         "seed": run.seed,
@@ -310,5 +310,5 @@ def _run_document(compared: Compared, run: Run) -> dict[str, Any]:
     }
 
 
-def _group_document(figures: Figures) -> dict[str, Any]:
+def _group_document(figures: RequestFigures) -> dict[str, Any]:
     return {key: number(value) if isinstance(value, float) else value for key, value in asdict(figures).items()}

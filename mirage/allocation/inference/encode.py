@@ -14,8 +14,8 @@ from mirage.allocation.inference.kernel.layout import (
     SEGMENT,
     SIM,
     UNIT,
-    Fixed,
-    World,
+    SystemState,
+    SystemTables,
 )
 from mirage.allocation.inference.kernel.scored import KINDS
 from mirage.allocation.inference.rules import Sharing
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from mirage.allocation.inference.rules import SharingRules
-    from mirage.domain.request import CostTable, RequestTable
-    from mirage.domain.units import UnitSystem
+    from mirage.domain.inference import CostTable, DeviceSet, RequestTable
 
 _ROOM = 1024
 """Initial capacity of ready requests and segments."""
@@ -36,13 +35,13 @@ class ImpossibleRequests(MirageError):
     """A system, its costs and its requests do not match; the text lists all problems."""
 
 
-def encode(requests: RequestTable, system: UnitSystem, costs: CostTable, rules: SharingRules) -> Fixed:
+def encode(requests: RequestTable, system: DeviceSet, costs: CostTable, rules: SharingRules) -> SystemTables:
     """The read-only tables. Raises ``ImpossibleRequests``."""
     faults = (*_faults_of_costs(costs), *_faults_of_system(system, costs))
     faults = faults or (*_faults_of_requests(requests, costs), *_unanswerable(requests, system, costs))
     if faults:
         raise ImpossibleRequests("; ".join(faults))
-    return Fixed(
+    return SystemTables(
         config=_config(system, rules),
         arrival=_floats(requests.arrival),
         deadline=_floats(requests.deadline),
@@ -61,19 +60,19 @@ def encode(requests: RequestTable, system: UnitSystem, costs: CostTable, rules: 
     )
 
 
-def without_delay(fixed: Fixed) -> Fixed:
+def without_delay(fixed: SystemTables) -> SystemTables:
     """The same with decisions that take no time."""
     config = fixed.config.copy()
     config["decision_seconds"] = 0.0
     return fixed._replace(config=config)
 
 
-def new_world(requests: RequestTable, system: UnitSystem, costs: CostTable) -> World:
+def new_world(requests: RequestTable, system: DeviceSet, costs: CostTable) -> SystemState:
     """The initial state: no request has arrived; the clock is at 0, or earlier if requests are."""
     count, units = len(requests), len(system.names)
     sim = np.zeros(1, dtype=SIM)
     sim["now"] = min(0.0, float(requests.arrival.min(initial=0.0)))
-    return World(
+    return SystemState(
         sim=sim,
         piece=_ints(costs.first[requests.model]).copy(),
         ready_since=np.full(count, np.nan),
@@ -107,7 +106,7 @@ def least_seconds(costs: CostTable, kinds: NDArray[np.int32] | None = None) -> N
     return np.ascontiguousarray(least)
 
 
-def isolated_seconds(costs: CostTable, system: UnitSystem) -> NDArray[np.float64]:
+def isolated_seconds(costs: CostTable, system: DeviceSet) -> NDArray[np.float64]:
     """[M] Seconds of a model alone: all of it on the system's best kind for it.
 
     If no kind can run all of it, each segment on its best kind. NaN if a segment has no kind.
@@ -117,7 +116,7 @@ def isolated_seconds(costs: CostTable, system: UnitSystem) -> NDArray[np.float64
     return np.where(np.isnan(whole), least_seconds(costs, kinds)[costs.first[:-1]], whole)
 
 
-def _config(system: UnitSystem, rules: SharingRules) -> NDArray[np.void]:
+def _config(system: DeviceSet, rules: SharingRules) -> NDArray[np.void]:
     config = np.zeros(1, dtype=CONFIG)
     codes = {Sharing.PROPORTIONAL: PROPORTIONAL, Sharing.ROOFLINE: ROOFLINE}
     config["bandwidth"] = system.bandwidth
@@ -139,7 +138,7 @@ def _faults_of_costs(costs: CostTable) -> tuple[str, ...]:
     return tuple(f"costs: {fault}" for fault, fine in checks.items() if not fine)
 
 
-def _faults_of_system(system: UnitSystem, costs: CostTable) -> tuple[str, ...]:
+def _faults_of_system(system: DeviceSet, costs: CostTable) -> tuple[str, ...]:
     checks = {
         "the system must have units": len(system.names) > 0,
         "units must have different names": len(set(system.names)) == len(system.names),
@@ -163,7 +162,7 @@ def _faults_of_requests(requests: RequestTable, costs: CostTable) -> tuple[str, 
     return tuple(f"requests: {fault}" for fault, fine in checks.items() if not fine)
 
 
-def _unanswerable(requests: RequestTable, system: UnitSystem, costs: CostTable) -> tuple[str, ...]:
+def _unanswerable(requests: RequestTable, system: DeviceSet, costs: CostTable) -> tuple[str, ...]:
     """Requested models with a segment that no unit can run."""
     if not _rows_of(requests.model, len(costs.models)):
         return ()

@@ -12,15 +12,14 @@ from numpy.typing import NDArray
 from mirage.allocation.inference.encode import isolated_seconds
 
 if TYPE_CHECKING:
-    from mirage.domain.request import CostTable, RequestTable
-    from mirage.domain.units import UnitSystem
+    from mirage.domain.inference import CostTable, DeviceSet, RequestTable
 
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Segments:
+class SegmentLog:
     """Segments by unit and time; columns of equal length, by end. Empty unless the run was logged."""
 
     request: Int64
@@ -34,7 +33,7 @@ class Segments:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class RequestFigures:
     """Figures of a group of requests, or of a whole run. Times in seconds, over the answered requests."""
 
     requests: int
@@ -55,7 +54,7 @@ class Figures:
 class SystemFigures:
     """Figures of a whole run."""
 
-    all: Figures
+    all: RequestFigures
     span: float
     """From the first arrival to the last end."""
     stp: float
@@ -77,11 +76,11 @@ class SystemFigures:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RequestRunResult:
     """Columns by request; NaN for events that have not happened."""
 
     requests: RequestTable
-    system: UnitSystem
+    system: DeviceSet
     costs: CostTable
     begin: Float64
     """Start of the first segment."""
@@ -96,7 +95,7 @@ class Outcome:
     policy_joules: float
     pieces: int
     decisions: int
-    segments: Segments
+    segments: SegmentLog
 
     @cached_property
     def latency(self) -> Float64:
@@ -144,21 +143,21 @@ class Outcome:
         )
 
     @cached_property
-    def by_tenant(self) -> tuple[Figures, ...]:
+    def by_tenant(self) -> tuple[RequestFigures, ...]:
         """Figures in the order of the tenants."""
         return tuple(self.of(self.requests.tenant == row) for row in range(len(self.requests.tenants)))
 
     @cached_property
-    def by_model(self) -> tuple[Figures, ...]:
+    def by_model(self) -> tuple[RequestFigures, ...]:
         """Figures in the order of the models of the costs."""
         return tuple(self.of(self.requests.model == row) for row in range(len(self.costs.models)))
 
-    def of(self, rows: NDArray[np.bool_]) -> Figures:
+    def of(self, rows: NDArray[np.bool_]) -> RequestFigures:
         """The figures of some of the requests."""
         answered = rows & ~np.isnan(self.end)
         latency, count = self.latency[answered], int(rows.sum())
         p50, p99 = np.percentile(latency, [50, 99]) if len(latency) else (np.nan, np.nan)
-        return Figures(
+        return RequestFigures(
             requests=count,
             answered=len(latency),
             satisfaction=float(self.kept[rows].mean()) if count else np.nan,

@@ -6,21 +6,20 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from mirage.allocation.apart import run_apart
+from mirage.allocation.comparing import run_apart
 from mirage.allocation.inference.bound import most_kept
 from mirage.allocation.inference.registry import request_policy
 from mirage.allocation.inference.rules import Costly
 from mirage.allocation.inference.simulation import SimulatedSystem
-from mirage.allocation.inference.workload.scenario import Trace
-from mirage.allocation.inference.workload.scenariofile import find_scenario
+from mirage.allocation.inference.workload.scenario import Trace, find_scenario
 from mirage.allocation.inference.workload.stage import set_stage
 from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mirage.allocation.inference.outcome import Figures, Outcome, SystemFigures
-    from mirage.allocation.inference.workload.stage import Stage
+    from mirage.allocation.inference.outcome import RequestFigures, RequestRunResult, SystemFigures
+    from mirage.allocation.inference.workload.stage import PreparedScenario
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,30 +38,30 @@ class RequestReplay:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class PolicyRun:
     """One policy on one scenario's requests of one seed."""
 
     scenario: str
     policy: str
     seed: int
     figures: SystemFigures
-    tenants: tuple[Figures, ...]
-    models: tuple[Figures, ...]
+    tenants: tuple[RequestFigures, ...]
+    models: tuple[RequestFigures, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class ComparedPolicies:
     """Results of all runs, and the first seed's in full."""
 
     replay: RequestReplay
-    runs: tuple[Run, ...]
+    runs: tuple[PolicyRun, ...]
     """Figures by scenario, policy and seed."""
-    shown: tuple[Outcome, ...]
+    shown: tuple[RequestRunResult, ...]
     """Outcomes by scenario and policy, of the first seed."""
     bounds: tuple[tuple[float, ...], ...] = ()
     """Satisfaction that no policy can exceed, by scenario and seed; empty if not requested."""
 
-    def of(self, scenario: str, policy: str) -> tuple[Run, ...]:
+    def of(self, scenario: str, policy: str) -> tuple[PolicyRun, ...]:
         """Figures of a policy's runs on a scenario, by seed."""
         return tuple(run for run in self.runs if (run.scenario, run.policy) == (scenario, policy))
 
@@ -70,12 +69,14 @@ class Compared:
         """The bound by seed: the satisfaction that no policy can exceed; empty if not requested."""
         return self.bounds[self.replay.scenarios.index(scenario)] if self.bounds else ()
 
-    def stage(self, scenario: str) -> Stage:
+    def stage(self, scenario: str) -> PreparedScenario:
         """The stage of a scenario."""
         return _stage(scenario)
 
 
-def play_all(replay: RequestReplay, workers: int, played: Callable[[int], None] = lambda total: None) -> Compared:
+def play_all(
+    replay: RequestReplay, workers: int, played: Callable[[int], None] = lambda total: None
+) -> ComparedPolicies:
     """Run every policy on every scenario with every seed; ``played`` is called after each run with their number.
 
     A bound counts as a run. Raises what reading, running and bounding raise (``MirageError``), ``ConfigError`` for
@@ -99,7 +100,7 @@ def play_all(replay: RequestReplay, workers: int, played: Callable[[int], None] 
         played(len(places) + len(sets))
     count = len(replay.seeds)
     by_scenario = tuple(tuple(bounds[row : row + count]) for row in range(0, len(bounds), count))
-    return Compared(replay, tuple(runs), tuple(shown), by_scenario)
+    return ComparedPolicies(replay, tuple(runs), tuple(shown), by_scenario)
 
 
 def check(replay: RequestReplay) -> None:
@@ -124,18 +125,20 @@ def _bound(scenario: str, seed: int) -> float:
     return most_kept(requests, stage.system, stage.costs) / max(len(requests), 1)
 
 
-def _play(replay: RequestReplay, scenario: str, policy: str, seed: int) -> tuple[Run, Outcome | None]:
+def _play(
+    replay: RequestReplay, scenario: str, policy: str, seed: int
+) -> tuple[PolicyRun, RequestRunResult | None]:
     """The figures, and for the first seed the whole outcome: others are not sent between processes."""
     stage, player, first = _stage(scenario), request_policy(policy), seed == replay.seeds[0]
     rules = replace(stage.rules, logged=replay.logged and first)
     if isinstance(player, Costly):
         rules = replace(rules, decision_seconds=player.decision_seconds, decision_joules=player.decision_joules)
     outcome = SimulatedSystem(stage.requests(seed), stage.system, stage.costs, rules).play(player)
-    run = Run(scenario, policy, seed, outcome.figures, outcome.by_tenant, outcome.by_model)
+    run = PolicyRun(scenario, policy, seed, outcome.figures, outcome.by_tenant, outcome.by_model)
     return run, outcome if first else None
 
 
 @lru_cache(maxsize=8)
-def _stage(scenario: str) -> Stage:
+def _stage(scenario: str) -> PreparedScenario:
     """The stage, built once in each process for all policies and seeds."""
     return set_stage(find_scenario(scenario))

@@ -9,33 +9,32 @@ import numpy as np
 
 from mirage.allocation.inference.encode import encode, new_world, without_delay
 from mirage.allocation.inference.kernel import mainloop, playing
-from mirage.allocation.inference.kernel.layout import NEED_SPACE, OVER, STUCK, WRONG, World
-from mirage.allocation.inference.kernel.lines import Lines, play_in_lines
-from mirage.allocation.inference.outcome import Outcome, Segments
+from mirage.allocation.inference.kernel.layout import NEED_SPACE, OVER, STUCK, WRONG, SystemState
+from mirage.allocation.inference.kernel.playing import RequestHeaps, play_in_lines
+from mirage.allocation.inference.outcome import RequestRunResult, SegmentLog
 from mirage.allocation.inference.rules import SharingRules
 from mirage.allocation.inference.scores import ScoredPolicy
 from mirage.domain.errors import MirageError
-from mirage.domain.units import SystemView
+from mirage.domain.inference import SystemView
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from mirage.allocation.inference.kernel.look import Draft
-    from mirage.allocation.inference.policies.compiled import CompiledPolicy
-    from mirage.allocation.inference.scores import Scores
-    from mirage.domain.request import CostTable, RequestTable
-    from mirage.domain.units import Dispatch, UnitSystem
+    from mirage.allocation.inference.compiled_policies import CompiledPolicy
+    from mirage.allocation.inference.kernel.layout import DispatchDraft
+    from mirage.allocation.inference.scores import RequestScores
+    from mirage.domain.inference import CostTable, DeviceSet, Dispatch, RequestTable
     from mirage.ports import RequestPolicy
 
-__all__ = ["SharingRules", "SimulatedSystem", "Stalled"]
+__all__ = ["NothingBegun", "SharingRules", "SimulatedSystem"]
 
 _PATIENCE = 10_000
 """Periods in a row without any event after which the run counts as stalled."""
 
 
-class Stalled(MirageError):
+class NothingBegun(MirageError):
     """The policy never ends: it begins none of the waiting requests."""
 
 
@@ -46,18 +45,18 @@ class SimulatedSystem:
     what cannot be simulated.
     """
 
-    def __init__(self, requests: RequestTable, system: UnitSystem, costs: CostTable, rules: SharingRules) -> None:
+    def __init__(self, requests: RequestTable, system: DeviceSet, costs: CostTable, rules: SharingRules) -> None:
         """All units are free; the clock is at 0."""
         self.requests, self.system, self.costs, self.rules = requests, system, costs, rules
         self._fixed = encode(requests, system, costs, rules)
         self._undelayed = without_delay(self._fixed)
         self._world = new_world(requests, system, costs)
-        self._working: Draft | None = None
+        self._working: DispatchDraft | None = None
 
     def copy(self) -> SimulatedSystem:
         """An independent system in the same state."""
         twin = copy(self)
-        twin._world = World(*(_copied(table) for table in self._world))
+        twin._world = SystemState(*(_copied(table) for table in self._world))
         twin._working = None
         return twin
 
@@ -69,7 +68,7 @@ class SimulatedSystem:
     def advance(self, until: float = np.inf) -> bool:
         """Go to the next time at which, after an event, a request waits and a unit is free.
 
-        At most to ``until``. Returns ``False`` when all is done. Raises ``Stalled`` where requests wait and
+        At most to ``until``. Returns ``False`` when all is done. Raises ``NothingBegun`` where requests wait and
         nothing will ever change.
         """
         return self._repeat(lambda: mainloop.advance(self._fixed, self._world, float(until))) != OVER
@@ -120,7 +119,7 @@ class SimulatedSystem:
         if wrong >= 0:
             raise ValueError(f"row {dispatch.ready[wrong]} cannot begin on unit {dispatch.unit[wrong]}")
 
-    def follow(self, scores: Scores, parameters: NDArray[np.float64], until: float) -> bool:
+    def follow(self, scores: RequestScores, parameters: NDArray[np.float64], until: float) -> bool:
         """Run to ``until`` by scores of the present view that are kept by request; compiled as a whole.
 
         Returns ``False`` when all is done. Counts as one decision; matching the scores costs nothing more.
@@ -129,12 +128,12 @@ class SimulatedSystem:
         self._keep(self._present(), scores)
         return self._follow(parameters, until)
 
-    def play(self, policy: RequestPolicy) -> Outcome:
-        """Run to the end by a policy. Raises ``Stalled`` where it never ends.
+    def play(self, policy: RequestPolicy) -> RequestRunResult:
+        """Run to the end by a policy. Raises ``NothingBegun`` where it never ends.
 
         Compiled as a whole for compiled policies, and from one period to the next for those with kept scores.
         """
-        from mirage.allocation.inference.policies.compiled import CompiledPolicy
+        from mirage.allocation.inference.compiled_policies import CompiledPolicy
 
         policy.begin()
         if isinstance(policy, CompiledPolicy):
@@ -164,7 +163,7 @@ class SimulatedSystem:
 
     def _play_in_lines(self, policy: CompiledPolicy) -> None:
         count = len(self.requests)
-        lines = Lines(
+        lines = RequestHeaps(
             key=np.zeros(count),
             heap=np.zeros((2, count), dtype=np.int32),
             size=np.zeros(2, dtype=np.int64),
@@ -202,7 +201,7 @@ class SimulatedSystem:
         """The ready requests, then the running ones."""
         return np.concatenate((self._ready(), self._world.running[self._world.running >= 0]))
 
-    def _keep(self, present: NDArray[np.int64], scores: Scores) -> None:
+    def _keep(self, present: NDArray[np.int64], scores: RequestScores) -> None:
         self._reserve_scores()
         self._world.kept[present[scores.rows]] = scores.kept
         self._world.coming[:] = scores.coming
@@ -216,16 +215,16 @@ class SimulatedSystem:
         sim = self._world.sim[0]
         return self._world.ready[sim["head"] : sim["head"] + sim["ready"]]
 
-    def _draft(self) -> Draft:
+    def _draft(self) -> DispatchDraft:
         """Working memory of compiled policies, created at the first use."""
-        from mirage.allocation.inference.policies.looking import new_draft
+        from mirage.allocation.inference.compiled_policies import new_draft
 
         if self._working is None:
             self._working = new_draft(len(self.requests), len(self.system.names))
         return self._working
 
     def _lose(self, patience: int) -> int:
-        """Number of requests left. Raises ``Stalled`` where nothing has happened for too long."""
+        """Number of requests left. Raises ``NothingBegun`` where nothing has happened for too long."""
         sim = self._world.sim[0]
         if sim["busy"] or not sim["ready"] or sim["arrived"] < len(self.requests):
             return _PATIENCE
@@ -239,11 +238,11 @@ class SimulatedSystem:
         sim = self._world.sim[0]
         return bool(sim["ready"] > 0 and sim["busy"] < len(self.system.names))
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> RequestRunResult:
         """The results so far."""
         world, sim = self._world, self._world.sim[0]
         log = world.log[: sim["log"]].copy()
-        return Outcome(
+        return RequestRunResult(
             requests=self.requests,
             system=self.system,
             costs=self.costs,
@@ -256,7 +255,7 @@ class SimulatedSystem:
             policy_joules=float(sim["decisions"] * self.rules.decision_joules),
             pieces=int(sim["pieces"]),
             decisions=int(sim["decisions"]),
-            segments=Segments(log["request"], log["piece"], log["unit"], log["begin"], log["end"]),
+            segments=SegmentLog(log["request"], log["piece"], log["unit"], log["begin"], log["end"]),
         )
 
     def _repeat(self, run: Callable[[], int]) -> int:
@@ -282,7 +281,9 @@ class SimulatedSystem:
 
     def _refuse_stall(self) -> None:
         waiting = self._ready()
-        raise Stalled(f"{len(waiting)} requests wait, nothing runs, none of them begins: {waiting[:5].tolist()}")
+        raise NothingBegun(
+            f"{len(waiting)} requests wait, nothing runs, none of them begins: {waiting[:5].tolist()}"
+        )
 
 
 def _longer(table: NDArray[np.generic]) -> NDArray[np.generic]:

@@ -1,10 +1,33 @@
-"""The caller of a request: user, authentication and scope."""
+"""The caller of a request: user and authentication, and the scope: what the caller may do."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
-from mirage.api.access.scope import Scope
+
+class Scope(StrEnum):
+    """What a caller may do; each includes those before it."""
+
+    READ = "read"
+    """View own chains, and data that belongs to no user."""
+    OPERATE = "operate"
+    """Create and control own chains."""
+    ADMIN = "admin"
+    """View and control all chains, and promote models."""
+
+    def includes(self, other: Scope) -> bool:
+        """Whether this scope includes ``other``."""
+        return _ORDER[self] >= _ORDER[other]
+
+
+_ORDER = {scope: place for place, scope in enumerate(Scope)}
+
+
+def lesser(one: Scope, other: Scope) -> Scope:
+    """Return the smaller of two scopes."""
+    return min(one, other, key=_ORDER.__getitem__)
+
 
 SOCKET = "socket"
 """Authentication by the kernel: the peer of the Unix socket."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from starlette.requests import ClientDisconnect
 
 from mirage.api.access.rates import TooOften
-from mirage.boundedhttp import Presence
+from mirage.boundedhttp import ClientPresence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -47,7 +47,7 @@ class ActiveRequest:
     """Cancels it."""
     safe: bool = True
     """Whether the request changes nothing."""
-    presence: Presence = field(default_factory=Presence)
+    presence: ClientPresence = field(default_factory=ClientPresence)
     place: tuple[_Pool, str] | None = None
     """The pool that counts it, and the key there."""
     awaits_body: bool = False

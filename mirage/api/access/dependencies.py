@@ -1,22 +1,22 @@
-"""Dependencies of routes: the caller and the scope that a route requires."""
+"""What routes require of a request: its caller, the scope of the route, and a body of bounded size."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Depends, Request
+from starlette.exceptions import HTTPException
 
-from mirage.api.access.caller import ANONYMOUS, SOCKET, Caller
+from mirage.api.access.caller import ANONYMOUS, SOCKET, Caller, Scope
 from mirage.api.access.concurrency import active_request
-from mirage.api.access.peer import PEER, Peer
-from mirage.api.access.scope import Scope
-from mirage.domain.addresses import client_network
+from mirage.api.access.protocol import PEER, Peer
 from mirage.domain.errors import MirageError, NotPermitted
+from mirage.domain.texts import client_network
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, MutableMapping
 
-    from mirage.api.access.gate import Gate
+    from mirage.api.access.authentication import Authenticator
 
 _KEY = "mirage.caller"
 ADMITTED = "mirage.admitted"
@@ -34,7 +34,7 @@ async def caller_of(request: Request) -> Caller:
     if not isinstance(found, Caller):
         if isinstance(refused := request.scope.get(REFUSED), MirageError):
             raise refused
-        gate: Gate = request.app.state.service.gate
+        gate: Authenticator = request.app.state.service.gate
         with active_request().leavable():
             found = request.scope[_KEY] = await gate.admit(request)
         request.scope[ADMITTED] = True
@@ -78,3 +78,18 @@ async def _local(caller: Operator) -> Caller:
 
 
 Local = Annotated[Caller, Depends(_local)]
+
+
+async def read_body(request: Request, largest: int) -> bytes:
+    """Return the body, counted against the caller's rate. Raises ``HTTPException`` (413) if too large."""
+    parts: list[bytes] = []
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        if size > largest:
+            raise HTTPException(413, f"the body is longer than {largest} bytes")
+        parts.append(part)
+    if caller := known_caller(request.scope):
+        gate: Authenticator = request.app.state.service.gate
+        gate.charge(caller, request, size)
+    return b"".join(parts)

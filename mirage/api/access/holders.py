@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Protocol
 
 from mirage.domain.errors import NotPermitted
-from mirage.userdb import UIDS, WITHIN, Unanswered
+from mirage.userdb import UIDS, WITHIN, UserLookupTimeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -173,5 +173,5 @@ def uid_in_time(name: str) -> int:
     """Return a name's UID by the user database. Raises ``NotPermitted`` if that does not answer."""
     try:
         return UIDS.wait(name, WITHIN)
-    except Unanswered as error:
+    except UserLookupTimeout as error:
         raise NotPermitted(f"the UID of {name} is unknown: {error}") from None

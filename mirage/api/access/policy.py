@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from mirage.api.access.scope import Scope, lesser
-from mirage.documentfaults import Fault, faults_of
-from mirage.documenttext import parse_toml
-from mirage.simulator.configuration.tomlplaces import line_of
+from mirage.api.access.caller import Scope, lesser
+from mirage.documentreading import Fault, faults_of, parse_toml
+from mirage.simulator.configuration.toml_errors import line_of
 from mirage.userdb import group_ids
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ _MISSING = (
 )
 
 
-class _File(BaseModel):
+class _PolicyFile(BaseModel):
     """The document of the policy file.
 
     A truncated file must not give a user more than the whole one. So ``everybody`` is required, and has to be the
@@ -55,7 +54,7 @@ class _File(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class AccessPolicy:
     """Scopes of users; ``None``: no access."""
 
     everybody: Scope | None = Scope.OPERATE
@@ -71,12 +70,12 @@ class Policy:
     """Whether users see jobs of other users that Slurm hides from them."""
 
     @classmethod
-    def read(cls, content: bytes) -> Policy:
+    def read(cls, content: bytes) -> AccessPolicy:
         """Parse a policy file. Raises ``ValueError`` that names line and key."""
         text = _decoded(content)
         try:
             document = parse_toml(text)
-            found = _File.model_validate(document)
+            found = _PolicyFile.model_validate(document)
         except ValidationError as error:
             first = min(faults_of(error), key=lambda fault: fault.kind == "missing")
             raise ValueError(f"line {line_of(text, first.path) or 1}: {first.key}: {_words(first)}") from None
@@ -181,7 +180,7 @@ def _words(fault: Fault) -> str:
     return "there is no such key" if fault.kind == "extra_forbidden" else re.sub("^Input", "it", fault.said)
 
 
-def _check_order(text: str, found: _File) -> None:
+def _check_order(text: str, found: _PolicyFile) -> None:
     """Raise ``ValueError`` if the truncated file would still be valid and could give a user more."""
     least = _rank(found.everybody)
     most = max(map(_rank, found.groups.values()), default=least)
@@ -196,7 +195,7 @@ def _check_order(text: str, found: _File) -> None:
         )
 
 
-def _warn_of_strangers(found: _File) -> None:
+def _warn_of_strangers(found: _PolicyFile) -> None:
     """Log unknown names: a misspelt one would silently have no effect."""
     for name in found.users:
         try:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 import jwt
 
-from mirage.api.access.scope import Scope
+from mirage.api.access.caller import Scope
+from mirage.atomic_file import read_regular
 from mirage.domain.errors import ConfigError
-from mirage.wholefile import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +52,7 @@ class Session:
     """Whether a login link opened it instead of a token."""
 
 
-class Sessions:
+class SessionCookies:
     """Signs and reads cookies. Any thread may use it."""
 
     def __init__(self, key: bytes, lifetime: int, now: Callable[[], float] = time.time) -> None:

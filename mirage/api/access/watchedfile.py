@@ -7,9 +7,9 @@ import threading
 import time
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from mirage.atomic_file import read_regular
 from mirage.backends.seldom import Seldom
 from mirage.domain.errors import ConfigError
-from mirage.wholefile import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +21,7 @@ _EVERY = 1.0
 T = TypeVar("T")
 
 
-class WatchedFile(Generic[T]):
+class ReloadedFile(Generic[T]):
     """The parsed content of a file, at most a second old. Any thread.
 
     Raises ``ConfigError`` if the file is invalid at first. If it becomes invalid later, that is logged and the

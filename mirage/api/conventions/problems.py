@@ -9,10 +9,10 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from mirage.api.access.auditing import note
+from mirage.api.access.authentication import COUNTED, NotAuthenticated
 from mirage.api.access.dependencies import caller_of
-from mirage.api.access.gate import COUNTED, NotAuthenticated
 from mirage.api.access.rates import TooOften
-from mirage.api.conventions.described import JsonAnswer
+from mirage.api.conventions.documents import JsonAnswer
 from mirage.domain.errors import (
     BadSpelling,
     ChainOver,

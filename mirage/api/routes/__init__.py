@@ -1,1 +1,1 @@
-"""API routes, one module per resource."""
+"""Routes and documents of the API, by resource."""

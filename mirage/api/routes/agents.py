@@ -7,21 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from mirage.api.access.dependencies import Local
-from mirage.api.conventions.body import read_body
-from mirage.api.conventions.parameters import Word
+from mirage.api.access.dependencies import Local, read_body
+from mirage.api.conventions.documents import Word
 from mirage.api.conventions.problems import BadDocument
 from mirage.api.conventions.threads import run_in_thread
-from mirage.backends.acting.orders import LONGEST_ANSWER, Answer
-from mirage.backends.acting.wire import BadOrder
+from mirage.backends.agent_requests import LONGEST_ANSWER, AgentResponse, BadOrder
 from mirage.domain.errors import NotPermitted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mirage.api.port import ApiService
-    from mirage.backends.acting.orderdesk import OrderDesk
-    from mirage.backends.acting.orders import Order
+    from mirage.backends.agent_queue import AgentQueue
+    from mirage.backends.agent_requests import AgentRequest
 
 LONGEST_WAIT = 30.0
 _LOOK = 0.2
@@ -51,7 +49,7 @@ def agent_routes(service: ApiService) -> APIRouter:
             return {"awaited": False}
         body = await read_body(request, LONGEST_ANSWER)
         try:
-            answer = await run_in_thread(caller.name, Answer.from_text, body, files)
+            answer = await run_in_thread(caller.name, AgentResponse.from_text, body, files)
         except BadOrder as error:
             raise BadDocument(str(error)) from None
         return {"awaited": desk.answer(caller.name, order_id, answer)}
@@ -59,15 +57,15 @@ def agent_routes(service: ApiService) -> APIRouter:
     return routes
 
 
-def _desk(service: ApiService) -> OrderDesk:
+def _desk(service: ApiService) -> AgentQueue:
     if service.desk is None:
         raise NotPermitted("this daemon sends no requests to agents: its acting.mode is not agent")
     return service.desk
 
 
 async def _fetch(
-    desk: OrderDesk, user: str, request: Request, wait: float, ending: Callable[[], bool]
-) -> Order | None:
+    desk: AgentQueue, user: str, request: Request, wait: float, ending: Callable[[], bool]
+) -> AgentRequest | None:
     """Poll instead of block, so that no request is taken for an agent that has left or while the server ends."""
     desk.attach(user)
     end = asyncio.get_running_loop().time() + wait

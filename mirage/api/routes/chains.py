@@ -1,4 +1,7 @@
-"""``/api/v1/chains``: create, view and control chains. Users access only their own."""
+"""``/api/v1/chains``: create, adopt, view and control chains. Users access only their own.
+
+Adoption: a job that its owner has submitted becomes link 1 of a new chain.
+"""
 
 from __future__ import annotations
 
@@ -10,40 +13,94 @@ from fastapi import APIRouter, Query, Request, Response
 
 from mirage.api.access.auditing import note
 from mirage.api.access.concurrency import active_request
-from mirage.api.access.dependencies import Operator, Reader
-from mirage.api.conventions.body import read_body
-from mirage.api.conventions.bounds import LARGEST
-from mirage.api.conventions.keeping import KeptBodies
-from mirage.api.conventions.pages import Cursor, Limit, next_link
-from mirage.api.conventions.parameters import ChainName, Word
+from mirage.api.access.dependencies import Operator, Reader, read_body
+from mirage.api.access.visibility import own_chain
+from mirage.api.conventions.bodies import LARGEST
+from mirage.api.conventions.caching import KeptBodies
+from mirage.api.conventions.documents import UNCHANGED, ChainName, Word, tagged
 from mirage.api.conventions.problems import BadDocument
-from mirage.api.conventions.tags import UNCHANGED, tagged
 from mirage.api.conventions.threads import query, run_in_thread
-from mirage.api.documents.chains import (
+from mirage.api.routes.chaindefinition import read_chain, read_changes
+from mirage.api.routes.chaindocuments import (
     AnswerDocument,
     ChainDocument,
     ChainList,
-    Explanation,
+    ExplanationDocument,
     chain_document,
     chain_list,
     entry_document,
 )
-from mirage.api.documents.changes import read_changes
-from mirage.api.documents.definition import read_chain
-from mirage.api.routes.adopting import AdoptedId, adopted_job, check_adopts
-from mirage.api.routes.ownership import own_chain
-from mirage.api.routes.petitioner import Petitioner
-from mirage.api.routes.selection import Wanted, page_of
+from mirage.api.routes.command_calls import CommandCaller
+from mirage.api.routes.pages import Cursor, Limit, Wanted, next_link, page_of
 from mirage.control.guard import Asker
-from mirage.domain.command import AddChain, CancelChain, PauseChain, ResumeChain, UpdateChain
-from mirage.domain.errors import NotPermitted, SubmissionRejected, UnknownChain
-from mirage.provisioner.watched import first_files
+from mirage.domain.command import AddChain, AdoptedJob, CancelChain, PauseChain, ResumeChain, UpdateChain
+from mirage.domain.errors import ClusterUnavailable, NotPermitted, SubmissionRejected, UnknownChain, UnknownJob
+from mirage.domain.job import ABSENT, HIGHEST_JOB_ID, job_id_of
+from mirage.domain.link import is_nameless
+from mirage.provisioner.gates import first_files
 
 if TYPE_CHECKING:
     from mirage.api.access.caller import Caller
-    from mirage.api.conventions.ready import ReadyAnswers
+    from mirage.api.conventions.caching import ReadyAnswers
     from mirage.api.port import ApiService
+    from mirage.backends.links_only import JobIdentity
     from mirage.domain.chain import Chain
+
+AdoptedId = Annotated[
+    int | None,
+    Query(
+        ge=1,
+        le=HIGHEST_JOB_ID,
+        description="ID of a pending or running job of the owner that becomes link 1. Its comment must be the tag "
+        "of that link, `mirage:CHAIN_ID:1`. Without it link 1 is submitted.",
+    ),
+]
+
+
+def check_adopts(job_id: int | None, service: ApiService) -> None:
+    """Raise ``BadDocument`` if this daemon adopts no jobs."""
+    if job_id and service.releases_links:
+        raise BadDocument(
+            "adopt: this daemon only releases held links that users submit in advance (acting.mode release); "
+            "it cannot adopt a job"
+        )
+    if job_id and service.identify is None:
+        raise BadDocument("adopt: the cluster of this daemon is simulated and has no other jobs")
+
+
+def adopted_job(job_id: int, chain: Chain, service: ApiService) -> AdoptedJob | None:
+    """Return the job that becomes link 1 of ``chain``, as Slurm reports it. Takes seconds.
+
+    Only the owner can set the comment. The link's tag there shows that the owner means this job, and identifies
+    the link later. Raises ``BadDocument`` for a job that cannot be that link, and ``ClusterUnavailable``.
+    """
+    if service.identify is None:
+        return None
+    try:
+        found = service.identify(job_id_of(job_id), chain.owner)
+    except UnknownJob:
+        found = None
+    if found is not None and is_nameless(found.user):
+        raise ClusterUnavailable(f"adopt: Slurm does not report the user of job {job_id}; try again")
+    if found is None or found.user != chain.owner:  # the same text for both: jobs of others may be hidden
+        raise BadDocument(f"adopt: Slurm reports no job {job_id} of {chain.owner}")
+    if problem := _problem(found, chain.tag(1)):
+        raise BadDocument(f"adopt: job {job_id} {problem}")
+    return AdoptedJob(job_id_of(job_id), found.submit)
+
+
+def _problem(job: JobIdentity, tag: str) -> str:
+    """Return why the job cannot be the link; empty if it can."""
+    if not job.alone:
+        return "belongs to a job array or a heterogeneous job; a link is one job"
+    if job.state is None or job.state.finished:
+        return "has ended" if job.state is not None else "is in a state that Mirage does not know"
+    if job.submit == ABSENT:
+        return "has no submit time"
+    if job.tag != tag:
+        return f"has another comment than the tag of link 1; set it first: scontrol update JobId=... Comment={tag}"
+    return ""
+
 
 HeldLinks = Annotated[
     int,
@@ -107,7 +164,7 @@ def _add_lists(routes: APIRouter, service: ApiService, ready: ReadyAnswers) -> N
 
 
 def _add_commands(routes: APIRouter, service: ApiService) -> None:
-    petitioner = Petitioner(service)
+    petitioner = CommandCaller(service)
     parsing = asyncio.Lock()
 
     async def described(request: Request, caller: Caller) -> Chain:
@@ -162,7 +219,7 @@ def _warned(answer: AnswerDocument, owner: str, until: str, service: ApiService)
 
 
 def _add_changes(routes: APIRouter, service: ApiService) -> None:
-    petitioner = Petitioner(service)
+    petitioner = CommandCaller(service)
 
     @routes.patch("/{chain_id}")
     async def update_chain(caller: Operator, request: Request, chain_id: ChainName) -> AnswerDocument:
@@ -227,11 +284,11 @@ def _add_details(routes: APIRouter, service: ApiService) -> None:
     @routes.get("/{chain_id}/explain")
     async def explain_chain(
         caller: Reader, chain_id: ChainName, limit: Annotated[int, Query(ge=1, le=1000)] = 20
-    ) -> Explanation:
+    ) -> ExplanationDocument:
         """Explain the last decisions for a chain, newest first."""
         record = own_chain(chain_id, caller, service)
         entries = await query(caller.name, service.entries, record.chain.chain_id, limit)
-        return Explanation(
+        return ExplanationDocument(
             id=record.chain.chain_id,
             sentence=service.status().explained.get(record.chain.chain_id, ""),
             entries=[entry_document(entry) for entry in entries],

@@ -1,4 +1,4 @@
-"""``/api/v1/events``: live events (server-sent events)."""
+"""``/api/v1/events``: live events (server-sent events), and their documents."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
 from starlette.exceptions import HTTPException
 
+from mirage.api.access.authentication import BYTES_OF_ONE
 from mirage.api.access.caller import Caller
 from mirage.api.access.dependencies import Reader
-from mirage.api.access.gate import BYTES_OF_ONE
-from mirage.api.conventions.parameters import Name
+from mirage.api.access.visibility import Visible, own_chain
+from mirage.api.conventions.documents import Described, Name, instant
 from mirage.api.conventions.threads import query
-from mirage.api.documents.events import cycle_event, entry_event
 from mirage.api.feed import Interest, TooManyListeners
-from mirage.api.routes.ownership import own_chain
+from mirage.api.routes.timeline import foreseen_by
 from mirage.control.status import Status
 from mirage.domain.errors import StoreUnavailable
 from mirage.domain.journal import EntryKind
@@ -28,6 +28,76 @@ if TYPE_CHECKING:
     from mirage.api.feed import Feed, Listener
     from mirage.api.port import ApiService
     from mirage.store.journal import JournalLine
+
+
+class EntryEvent(Described):
+    """One journal entry; the event name is its kind."""
+
+    cursor: int
+    """Position in the journal, also the event ID."""
+    time: str | None
+    chain: str | None
+    """Chain ID; ``null``: about the daemon."""
+    kind: str
+    text: str
+    link: int | None
+    predictor: str
+    p10: str | None
+    p50: str | None
+    p90: str | None
+    interruption: int | None
+    """Of an outcome: seconds without a running link."""
+    overlap: int | None
+
+
+class CycleEvent(Described):
+    """Result of one cycle; the event name is ``cycle``, without an event ID."""
+
+    time: str | None
+    cycle: int
+    sentence: str
+    """Result for the caller's chains; administrators: for all chains."""
+    stale_since: str | None
+    chains: dict[str, int]
+    """Number of the caller's chains (administrators: of all) by status: active, paused, done, stopped."""
+    pending: int
+    """Pending jobs of all users."""
+    running: int
+
+
+def entry_event(line: JournalLine) -> EntryEvent:
+    """Return the event of one journal entry."""
+    entry = line.entry
+    p10, p50, p90 = foreseen_by(entry.prediction)
+    return EntryEvent(
+        cursor=line.cursor,
+        time=instant(entry.time),
+        chain=entry.chain,
+        kind=entry.kind,
+        text=entry.text,
+        link=entry.link or None,
+        predictor=entry.predictor,
+        p10=p10,
+        p50=p50,
+        p90=p90,
+        interruption=entry.outcome.interruption if entry.outcome else None,
+        overlap=entry.outcome.overlap if entry.outcome else None,
+    )
+
+
+def cycle_event(status: Status, interest: Interest) -> CycleEvent:
+    """Return the event of one cycle, limited to what the listener may see."""
+    seen = Visible(status, interest.name, every=interest.every)
+    return CycleEvent(
+        time=instant(status.time),
+        cycle=status.cycles,
+        sentence=seen.sentence,
+        stale_since=instant(status.stale_since),
+        chains=seen.by_status,
+        pending=len(status.snapshot.pending),
+        running=len(status.snapshot.running),
+    )
+
 
 HEARTBEAT = 15.0
 """Seconds without an event after which a comment keeps the stream alive."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from mirage.api.documents.predictors import CalibrationPoint
+    from mirage.api.routes.predictors import CalibrationPoint
 
 LEFT, TOP, SIDE = 54, 10, 156
 """Position and size of the square, in pixels."""

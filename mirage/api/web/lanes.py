@@ -1,4 +1,4 @@
-"""Lanes with bars on them: what ran where and when.
+"""Lanes with bars on them: what ran where and when; devices as lanes, tasks as bars.
 
 A lane is a node or a device. A bar (class ``Piece``) is a link, or a task within an allocation. Bars that overlap
 in time lie in separate rows.
@@ -9,11 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mirage.api.web.timeaxis import Axis, seconds_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from mirage.api.web.timeaxis import Axis
-
+    from mirage.api.routes.tasks import TaskCountsDocument, TaskLaneDocument, TaskPieceDocument, TasksDocument
 
 _SCREENS = (("all", 331), ("wide", 1_040))
 """Smallest width of a lane in pixels, by screen."""
@@ -90,3 +91,86 @@ def _bars(pieces: Iterable[Piece], axis: Axis) -> Iterable[Bar]:
 
 def _seen(piece: Piece, axis: Axis) -> bool:
     return piece.end > axis.start and piece.start < axis.end
+
+
+MOST_LANES = 64
+"""Most lanes of one chain on the page."""
+_HUES = 6
+_KINDS = {"running": "ahead", "failed": "failed"}
+
+
+@dataclass(frozen=True, slots=True)
+class TaskShare:
+    """A part of all tasks, as a segment of a strip."""
+
+    kind: str
+    x: float
+    width: float
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPicture:
+    """The drawn tasks of one chain."""
+
+    found: TasksDocument
+    lanes: tuple[DrawnLane, ...]
+    axis: Axis
+    now_at: float
+    shares: tuple[TaskShare, ...]
+    further: int
+    """Number of lanes not on the page."""
+
+
+def draw_tasks(found: TasksDocument, now: int) -> TaskPicture:
+    """Draw the tasks of one chain at ``now`` (epoch seconds)."""
+    names = dict.fromkeys(piece.task for lane in found.lanes for piece in lane.pieces)
+    hues = {name: 1 + number % _HUES for number, name in enumerate(names)}
+    lanes = [_lane(lane, hues, now) for lane in found.lanes[:MOST_LANES]]
+    axis = Axis.around([at for lane in lanes for piece in lane.pieces for at in (piece.start, piece.end)] + [now])
+    return TaskPicture(
+        found,
+        tuple(draw_lane(lane, axis) for lane in lanes),
+        axis,
+        axis.at(now),
+        _shares(found.counts),
+        max(0, len(found.lanes) - MOST_LANES) + found.hidden_lanes,
+    )
+
+
+def place_of(lane: TaskLaneDocument) -> str:
+    """Return the name of a device: node and index."""
+    return lane.node if lane.device is None else f"{lane.node} : {lane.device}"
+
+
+def _lane(lane: TaskLaneDocument, hues: dict[str, int], now: int) -> Lane:
+    return Lane(place_of(lane), tuple(_piece(piece, hues[piece.task], now) for piece in lane.pieces))
+
+
+def _piece(piece: TaskPieceDocument, hue: int, now: int) -> Piece:
+    again = f", attempt {piece.attempt}" if piece.attempt > 1 else ""
+    part = f", {piece.share:.0%} of the device" if piece.share < 1 else ""
+    label = f"✕ {piece.task}" if piece.state == "failed" else piece.task
+    return Piece(
+        start=seconds_of(piece.start) or now,
+        end=seconds_of(piece.end) or now,
+        label=label,
+        kind=_KINDS.get(piece.state, "ran"),
+        title=f"{piece.task}{again}{part}: {piece.state}",
+        hue=hue,
+    )
+
+
+def _shares(counts: TaskCountsDocument | None) -> tuple[TaskShare, ...]:
+    if counts is None or not counts.total:
+        return ()
+    shares, x = [], 0.0
+    for kind, number in (
+        ("busy", counts.done),
+        ("ahead", counts.running),
+        ("rest", counts.waiting),
+        ("gap", counts.failed + counts.skipped),
+    ):
+        width = 100 * number / counts.total
+        shares.append(TaskShare(kind, round(x, 3), round(width, 3)))
+        x += width
+    return tuple(shares)

@@ -14,14 +14,13 @@ from markupsafe import Markup, escape
 
 from mirage import __version__
 from mirage.api.conventions.threads import run_in_thread
-from mirage.api.web.wording import calendar, relative, seconds_of, signed, span
-from mirage.domain.bounds import STEERING
-from mirage.domain.instants import spell_instant
+from mirage.api.web.timeaxis import calendar, relative, seconds_of, signed, span
+from mirage.domain.bounds import STEERING, format_instant
 
 if TYPE_CHECKING:
     from fastapi import Request
 
-    from mirage.api.documents.me import MeDocument
+    from mirage.api.routes.account import MeDocument
 
 _INSTANT = re.compile(r"(\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)")
 _CODE = re.compile("`([^`]+)`")
@@ -115,7 +114,7 @@ def asset(name: str) -> str:
 
 
 def _iso(seconds: float) -> str:
-    return spell_instant(int(seconds))
+    return format_instant(int(seconds))
 
 
 def _percent(part: float | None) -> str:

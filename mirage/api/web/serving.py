@@ -1,28 +1,25 @@
-"""Routes of the web UI and its static files."""
+"""Routes of the web UI and its static files; login, audit log and configuration."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import quote
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
 
 from mirage.api.conventions.problems import refused
-from mirage.api.web.inquiry import Refused
+from mirage.api.routes.account import MeDocument
+from mirage.api.routes.administration import AuditPage, ConfigurationDocument, SettingDocument
+from mirage.api.web.chainpage import show_chain
+from mirage.api.web.internal_client import InternalClient, Refused
+from mirage.api.web.overviewpages import show_allocation, show_over, show_overview, show_queue
+from mirage.api.web.predictionpages import show_predict, show_predictors
 from mirage.api.web.rendering import STATIC, render
-from mirage.api.web.views.admin import show_audit, show_configuration
-from mirage.api.web.views.allocation import show_allocation
-from mirage.api.web.views.chain import show_chain
-from mirage.api.web.views.login import show_login
-from mirage.api.web.views.overview import show_over, show_overview
-from mirage.api.web.views.predict import show_predict
-from mirage.api.web.views.predictors import show_predictors
-from mirage.api.web.views.queue import show_queue
-from mirage.api.web.views.replays import show_replay, show_replays
+from mirage.api.web.replaypages import show_replay, show_replays
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -31,6 +28,40 @@ if TYPE_CHECKING:
 
     from fastapi import FastAPI
     from starlette.types import Scope
+
+
+async def show_audit(
+    request: Request,
+    chain: Annotated[str, Query(max_length=100)] = "",
+    cursor: Annotated[str | None, Query(max_length=400)] = None,
+) -> Response:
+    """Show the audit log, newest first."""
+    ask = InternalClient(request)
+    me = await ask.get("/me", MeDocument)
+    found = await ask.get("/audit", AuditPage, chain=chain or None, cursor=cursor)
+    return await render(request, "audit.html.j2", me, found=found, chain=chain, first=cursor is None)
+
+
+async def show_configuration(request: Request) -> Response:
+    """Show all keys with value and source, one table per section."""
+    ask = InternalClient(request)
+    me = await ask.get("/me", MeDocument)
+    found = await ask.get("/configuration", ConfigurationDocument)
+    sections: dict[str, list[SettingDocument]] = {}
+    for each in found.settings:
+        sections.setdefault(each.key.rpartition(".")[0], []).append(each)
+    return await render(request, "configuration.html.j2", me, sections=sections)
+
+
+async def show_login(
+    request: Request,
+    failed: bool = False,
+    used: bool = False,
+    target: Annotated[str, Query(alias="next", max_length=2_000)] = "/",
+) -> Response:
+    """Show the login form; ``failed``: after an invalid token; ``used``: after an invalid login link."""
+    return await render(request, "login.html.j2", None, failed=failed, used=used, target=target)
+
 
 _FOR_EVER = "public, max-age=31536000, immutable"
 

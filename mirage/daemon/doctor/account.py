@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from mirage.api.access.peer import peer_uid
-from mirage.daemon.doctor.finding import Finding, Level, fail, ok, warn
-from mirage.documenttext import parse_json
+from mirage.api.access.protocol import peer_uid
+from mirage.daemon.doctor.finding import Finding, FindingLevel, fail, ok, warn
+from mirage.documentreading import parse_json
 from mirage.domain.errors import MirageError
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def _as_user(account: DaemonAccount, checks: Callable[[], Iterator[Finding]]) ->
 
 
 def _finding(level: str, check: str, found: str, follows: str, todo: str) -> Finding:
-    return Finding(Level(level), str(check), str(found), str(follows), str(todo))
+    return Finding(FindingLevel(level), str(check), str(found), str(follows), str(todo))
 
 
 def _run_child(account: DaemonAccount, checks: Callable[[], Iterator[Finding]], sending: int) -> NoReturn:

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from mirage.api.certificate import read_validity
-from mirage.api.listening import Listening
-from mirage.client.portlisteners import listening_users
+from mirage.api.listening import Listening, read_validity
+from mirage.client.listener import listening_users
 from mirage.daemon.doctor.account import user_name
 from mirage.daemon.doctor.finding import fail, ok, warn
+from mirage.domain.bounds import format_instant
 from mirage.domain.errors import ConfigError
-from mirage.domain.instants import spell_instant
-from mirage.domain.masking import without_secrets
+from mirage.domain.texts import without_secrets
 from mirage.store.location import locate
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ def check_certificate(config: Config) -> Iterator[Finding]:
         follows = f"from then on clients reject the connection to {config.api.listen}"
         yield warn("certificate", f"{file}: {problem}", follows, todo)
     else:
-        yield ok("certificate", f"{file}: valid until {spell_instant(validity.end)}")
+        yield ok("certificate", f"{file}: valid until {format_instant(validity.end)}")
 
 
 def check_port(config: Config, account: int) -> Iterator[Finding]:

@@ -8,33 +8,92 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mirage.backends.controllertime import cli_controller_time
-from mirage.backends.execution import Commands
-from mirage.backends.visibility import CliVisibility
+from mirage.backends.cluster_queries import CliVisibility, cli_controller_time
+from mirage.backends.execution import CommandRunner
+from mirage.bootstrap.backends import build_own_world
+from mirage.bootstrap.cluster import command_environment, slurm_clock
 from mirage.bootstrap.policies import build_guards
 from mirage.bootstrap.simulated import SIMULATED
-from mirage.bootstrap.world import command_environment, slurm_clock
-from mirage.bootstrap.worlds import build_own_world
-from mirage.daemon.doctor import controller, machine, people
+from mirage.client.client import Client
+from mirage.client.errors import ClientError, Refusal
+from mirage.config.places import daemon_socket, is_absent
+from mirage.daemon.doctor import machine, slurm_settings
 from mirage.daemon.doctor.account import find_account
 from mirage.daemon.doctor.credentials import check_certificate, check_port, check_secrets, check_transports
-from mirage.daemon.doctor.files import look_at_files
-from mirage.daemon.doctor.finding import Level, fail, ok, warn
-from mirage.daemon.doctor.leadership import look_at_leadership
-from mirage.daemon.doctor.patience import look_at_settle
-from mirage.daemon.doctor.reading import read_partitions, read_settings, read_table
-from mirage.daemon.doctor.restoration import check_cluster_name, check_restoration
+from mirage.daemon.doctor.database import check_cluster_name, check_leadership, check_restoration
+from mirage.daemon.doctor.finding import FindingLevel, fail, ok, read_partitions, read_settings, read_table, warn
 from mirage.daemon.startcheck import check_start
 from mirage.domain.errors import ClusterUnavailable, ConfigError, MirageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from mirage.bootstrap.world import World
+    from mirage.bootstrap.cluster import ClusterConnection
+    from mirage.client.documents import Chain
     from mirage.config.model import Config
     from mirage.daemon.doctor.account import DaemonAccount
-    from mirage.daemon.doctor.finding import Finding
-    from mirage.daemon.doctor.reading import Row
+    from mirage.daemon.doctor.finding import Finding, Row
+
+_BY_THE_DAEMON = ("release", "token")
+_SHOWN = 10
+
+
+def check_files(config: Config) -> Iterator[Finding]:
+    """The findings; of a running daemon's chains as far as it shows them to this user."""
+    if config.acting.mode in _BY_THE_DAEMON:
+        found = f"mode {config.acting.mode}: the daemon's account checks done files and handover files"
+        follows = "a chain with such a file in a directory that this account may not search is rejected"
+        yield ok("files", found, follows)
+    if not config.api.enabled:
+        yield _not_looked_at("api.enabled is false", "set api.enabled")
+        return
+    path = daemon_socket(Path(config.api.socket))
+    if is_absent(path):
+        return  # no daemon answers: another finding
+    try:
+        chains, denied = _chains(Client(str(path)))
+    except ClientError as error:
+        yield _not_looked_at(str(error), "read the daemon's log")
+        return
+    if denied:
+        yield _not_looked_at(denied, "run mirage doctor as root or an administrator (api.admins)", "other users")
+    blind = [chain for chain in chains if chain.files_unknown and not chain.over]
+    for chain in blind[:_SHOWN]:
+        follows = "its done file and handover file are ignored: it may run longer than needed"
+        yield warn("files", f"{chain.id}: {chain.files_unknown}", follows, "see docs/handover.md, Files")
+    if blind[_SHOWN:]:
+        text = f"the same holds for {len(blind) - _SHOWN} more chains"
+        yield warn("files", text, "their files are ignored", "mirage chains --all --json")
+
+
+def _chains(client: Client) -> tuple[list[Chain], str]:
+    """Those that the daemon shows to this user, and why these are not all; empty: they are."""
+    try:
+        return list(client.chains(everybody=True)), ""
+    except Refusal as refusal:
+        return list(client.chains()), refusal.detail
+
+
+def _not_looked_at(why: str, todo: str, whose: str = "all users") -> Finding:
+    follows = f"whether done files and handover files of {whose} can be checked is unknown"
+    return warn("files", why, follows, todo)
+
+
+_UNDER_WAY = 15
+"""Seconds until an agent or helper begins a request (at most ten), plus a margin for the reply."""
+_SBATCH = 30
+"""Timeout of ``sbatch`` in agents and helpers, s."""
+
+
+def check_settle(config: Config) -> Finding:
+    """Check that ``settle`` exceeds the sum of the timeouts of a submission."""
+    settle, needed = config.loop.settle, _UNDER_WAY + max(_SBATCH, config.cluster.timeout)
+    found = f"loop.settle = {settle} s; a submission may take up to {needed} s"
+    if settle > needed:
+        return ok("settle", found, "a link is never submitted again while its first submission is in progress")
+    follows = "a link whose reply is late may be submitted twice"
+    return warn("settle", found, follows, f"set loop.settle above {needed} s")
+
 
 _BY_COMMANDS = ("cli", "pyslurm")
 _ONCE_RUN = "run this again once the daemon has run"
@@ -48,13 +107,13 @@ def examine(config: Config, files: Sequence[Path] = ()) -> Iterator[Finding]:
     state, account = Path(config.service.state), find_account(config)
     yield from account.findings()
     yield from _each(
-        ("configuration", lambda: machine.look_at_configuration(files, account.uid)),
-        ("place", lambda: machine.look_at_place(state)),
-        ("daemon", lambda: (machine.look_at_daemon(config),)),
-        ("access", lambda: machine.look_at_access(state)),
-        ("socket", lambda: (machine.look_at_socket(config),)),
-        ("files", lambda: look_at_files(config)),
-        ("settle", lambda: (look_at_settle(config),)),
+        ("configuration", lambda: machine.check_configuration(files, account.uid)),
+        ("place", lambda: machine.check_place(state)),
+        ("daemon", lambda: (machine.check_daemon(config),)),
+        ("access", lambda: machine.check_access(state)),
+        ("socket", lambda: (machine.check_socket(config),)),
+        ("files", lambda: check_files(config)),
+        ("settle", lambda: (check_settle(config),)),
         ("network address", lambda: check_port(config, account.uid)),
     )
     yield from account.look(lambda: _with_its_rights(config, account))
@@ -80,11 +139,11 @@ def _with_its_rights(config: Config, account: DaemonAccount) -> Iterator[Finding
     simulated = config.cluster.backend == "simulated"
     yield from _each(
         ("start", lambda: _start(config)),
-        ("state", lambda: machine.look_at_state(Path(config.service.state))),
+        ("state", lambda: machine.check_state(Path(config.service.state))),
         ("certificate", lambda: check_certificate(config)),
         ("transports", lambda: check_transports(config)),
         ("secrets", lambda: check_secrets(config)),
-        ("leadership", lambda: look_at_leadership(config)),
+        ("leadership", lambda: check_leadership(config)),
         ("restoration", lambda: check_restoration(config)),
         ("cluster", lambda: _simulated(config) if simulated else _cluster(config, account)),
     )
@@ -104,10 +163,10 @@ def _simulated(config: Config) -> Iterator[Finding]:
 
 
 def _cluster(config: Config, account: DaemonAccount) -> Iterator[Finding]:
-    commands = machine.look_at_commands(command_environment(config.cluster))
-    if commands.level is Level.OK:
+    commands = machine.check_commands(command_environment(config.cluster))
+    if commands.level is FindingLevel.OK:
         yield commands
-        slurm = Commands(command_environment(config.cluster), config.cluster.timeout)
+        slurm = CommandRunner(command_environment(config.cluster), config.cluster.timeout)
         yield from _Slurm(config, slurm, account).look()
     elif config.cluster.backend in _BY_COMMANDS:
         yield commands
@@ -123,7 +182,7 @@ class _Slurm:
     """Slurm, queried by its commands."""
 
     config: Config
-    commands: Commands
+    commands: CommandRunner
     account: DaemonAccount
 
     @property
@@ -146,10 +205,10 @@ class _Slurm:
         yield ok("controller", f"{settings.get('ClusterName', '')} answers")
         yield from check_cluster_name(self.config, settings.get("ClusterName", ""))
         if settings.get("AuthType", "").endswith("munge"):
-            yield machine.look_at_munge(settings.get("AuthInfo", ""))
+            yield machine.check_munge(settings.get("AuthInfo", ""))
         client = self.ask("scontrol", "--version")
         interval, steering = self.config.loop.interval, self.config.chains.steering
-        yield from controller.look_at_settings(settings, client, interval, steering)
+        yield from slurm_settings.check_settings(settings, client, interval, steering)
         yield from self.guarded("privacy", self.privacy(settings))
         yield from self.guarded("partitions", self.partitions())
         yield from self.guarded("clock", self.clock())
@@ -158,35 +217,37 @@ class _Slurm:
             yield from self.guarded("history", self.history())
 
     def partitions(self) -> Iterator[Finding]:
-        yield from controller.look_at_partitions(read_partitions(self.ask("scontrol", "-o", "show", "partition")))
+        yield from slurm_settings.check_partitions(
+            read_partitions(self.ask("scontrol", "-o", "show", "partition"))
+        )
 
     def clock(self) -> Iterator[Finding]:
         ours = slurm_clock(self.config.cluster)
         shown = cli_controller_time(self.commands)
-        yield machine.look_at_clock(shown, ours.now(), ours.rate)
+        yield machine.check_clock(shown, ours.now(), ours.rate)
 
     def privacy(self, settings: Row) -> Iterator[Finding]:
         hidden, others = settings.get("PrivateData", ""), self.config.acting.mode != "own"
-        yield from people.look_at_nodes(self.user, hidden)
-        if people.hides_jobs(hidden) and not self.account.known:
+        yield from slurm_settings.check_nodes(self.user, hidden)
+        if slurm_settings.hides_jobs(hidden) and not self.account.known:
             follows = "whether the daemon's account sees other users' jobs is not checked"
             yield warn("privacy", f"PrivateData={hidden}", follows, _ONCE_RUN)
             return
-        sees = people.hides_jobs(hidden) and CliVisibility(self.commands, self.user)()
-        yield people.look_at_privacy(self.user, hidden, sees_all=sees, acts_for_others=others)
+        sees = slurm_settings.hides_jobs(hidden) and CliVisibility(self.commands, self.user)()
+        yield slurm_settings.check_privacy(self.user, hidden, sees_all=sees, acts_for_others=others)
 
     def people(self, settings: Row) -> Iterator[Finding]:
         user, mode = self.user, self.config.acting.mode
         if mode == "own" and self.account.known:
             rows = read_table(self.ask("sacctmgr", "-P", "show", "associations", "where", f"user={user}"))
             enforced = "associations" in settings.get("AccountingStorageEnforce", "")
-            yield from people.look_at_associations(user, rows, enforced=enforced)
+            yield from slurm_settings.check_associations(user, rows, enforced=enforced)
         if mode != "release":
             return
         rows = read_table(self.ask("sacctmgr", "-P", "show", "user", user))
         shown = self.account.is_ours or any(row.get("User") == user for row in rows)
         if self.account.known and shown:
-            yield people.look_at_operator(user, rows, settings.get("SlurmUser", ""))
+            yield slurm_settings.check_operator(user, rows, settings.get("SlurmUser", ""))
         else:
             follows = "whether it may release other users' held links is not checked"
             whose = (
@@ -226,7 +287,7 @@ def _own_look(config: Config) -> Iterator[Finding]:
     yield from _description(config, world)
 
 
-def _snapshot(config: Config, world: World) -> Finding:
+def _snapshot(config: Config, world: ClusterConnection) -> Finding:
     began = time.monotonic()
     try:
         seen = world.cluster.snapshot()
@@ -242,7 +303,7 @@ def _snapshot(config: Config, world: World) -> Finding:
     return ok("cluster", found)
 
 
-def _predictors(config: Config, world: World) -> Finding:
+def _predictors(config: Config, world: ClusterConnection) -> Finding:
     """Those that the configuration names, built as the daemon builds them: a model is for one cluster."""
     try:
         guards = build_guards(config, world.lore)
@@ -253,7 +314,7 @@ def _predictors(config: Config, world: World) -> Finding:
     return ok("predictors", ", ".join(guards.names))
 
 
-def _description(config: Config, world: World) -> Iterator[Finding]:
+def _description(config: Config, world: ClusterConnection) -> Iterator[Finding]:
     """Check whether the cluster can be simulated from Slurm's configuration files."""
     if config.predictors.lookahead.cluster or world.lore.description is None:
         return
@@ -279,12 +340,12 @@ def _acting(config: Config, account: DaemonAccount) -> Iterator[Finding]:
         case "agent":
             yield ok("acting", "mode agent", "each user must run mirage agent")
         case "sudo":
-            yield from machine.look_at_helper(Path(config.acting.helper))
-            sudo = Commands({"PATH": os.defpath, "LC_ALL": "C"}, config.acting.timeout)
-            yield machine.look_at_sudoers(Path(config.acting.helper), sudo)
-            yield machine.look_at_tracing()
-            yield from machine.look_at_privileges(Path(config.service.state))
+            yield from machine.check_helper(Path(config.acting.helper))
+            sudo = CommandRunner({"PATH": os.defpath, "LC_ALL": "C"}, config.acting.timeout)
+            yield machine.check_sudoers(Path(config.acting.helper), sudo)
+            yield machine.check_tracing()
+            yield from machine.check_privileges(Path(config.service.state))
         case "token":
-            yield from machine.look_at_tokens(Path(config.acting.tokens))
+            yield from machine.check_tokens(Path(config.acting.tokens))
         case "release":
             yield ok("acting", "mode release", "users submit links in advance, held")

@@ -16,17 +16,17 @@ from mirage.client.address import SOCKET_VARIABLES
 from mirage.config.places import SHARED_FOLDERS, daemon_socket, remark_on
 from mirage.daemon.doctor.account import answering, listening
 from mirage.daemon.doctor.finding import fail, ok, warn
-from mirage.daemon.heartbeat import HEARTBEAT, read_beat
+from mirage.daemon.state_directory import HEARTBEAT, read_beat
 from mirage.domain.errors import ClusterUnavailable
 from mirage.ownplaces import check_not_replaceable, check_places
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from mirage.backends.execution import Commands
+    from mirage.backends.execution import CommandRunner
     from mirage.config.model import Config
     from mirage.daemon.doctor.finding import Finding
-    from mirage.daemon.heartbeat import Beat
+    from mirage.daemon.state_directory import Beat
 
 _NEEDED = ("squeue", "sinfo", "sbatch", "scancel", "scontrol", "sacct")
 _PTRACE_SCOPE = Path("/proc/sys/kernel/yama/ptrace_scope")
@@ -43,7 +43,7 @@ _CYCLE_S = 60
 _SCARCE_MB = 200
 
 
-def look_at_commands(environment: Mapping[str, str]) -> Finding:
+def check_commands(environment: Mapping[str, str]) -> Finding:
     """Check that Slurm's commands are installed."""
     path = environment.get("PATH", os.defpath)
     missing = [name for name in _NEEDED if shutil.which(name, path=path) is None]
@@ -53,7 +53,7 @@ def look_at_commands(environment: Mapping[str, str]) -> Finding:
     return ok("commands", f"all in {Path(str(shutil.which('squeue', path=path))).parent}")
 
 
-def look_at_configuration(files: Sequence[Path], account: int) -> Iterator[Finding]:
+def check_configuration(files: Sequence[Path], account: int) -> Iterator[Finding]:
     """Check that only root and the daemon's ``account`` can change the configuration."""
     places = [*files, *(each.parent / "conf.d" for each in files[:1] if (each.parent / "conf.d").is_dir())]
     for place in places:
@@ -65,7 +65,7 @@ def look_at_configuration(files: Sequence[Path], account: int) -> Iterator[Findi
             yield fail("configuration", str(error).partition(";")[0], follows, todo)
 
 
-def look_at_state(folder: Path) -> Iterator[Finding]:
+def check_state(folder: Path) -> Iterator[Finding]:
     """Check that the state directory is usable and closed to other users."""
     if not folder.exists():
         parent = next(above for above in folder.parents if above.exists())
@@ -107,7 +107,7 @@ def check_free_space(folder: Path, free_mb: int) -> Finding:
     return warn("state", found, "once the disk is full, no link is submitted", todo)
 
 
-def look_at_place(folder: Path) -> Iterator[Finding]:
+def check_place(folder: Path) -> Iterator[Finding]:
     """Report a state directory outside the user's home, and why."""
     remark, follows = remark_on(folder), "mirage submit reaches this daemon from this machine only"
     if remark and folder.parent == SHARED_FOLDERS[0]:
@@ -141,7 +141,7 @@ def _is_readable(folder: Path) -> bool:
     return os.access(folder, os.X_OK)
 
 
-def look_at_daemon(config: Config) -> Finding:
+def check_daemon(config: Config) -> Finding:
     """Check that a daemon runs on this state, and its last cycles."""
     folder = Path(config.service.state)
     if not _is_locked(folder / "daemon.lock"):
@@ -176,7 +176,7 @@ def other_daemon(config: Config) -> str:
     return path if path != config.api.socket and answering(path) is not None else ""
 
 
-def look_at_access(folder: Path) -> Iterator[Finding]:
+def check_access(folder: Path) -> Iterator[Finding]:
     """Check that the running daemon uses the present keys and access policy."""
     beat = read_beat(folder / HEARTBEAT)
     if beat is not None and beat.outdated and _is_locked(folder / "daemon.lock"):
@@ -192,7 +192,7 @@ def _late_after(beat: Beat, config: Config) -> float:
     return _AGES * max(60, config.loop.longest_interval)
 
 
-def look_at_socket(config: Config) -> Finding:
+def check_socket(config: Config) -> Finding:
     """Whether the API answers at its socket, and whether another daemon is in its place."""
     path = str(daemon_socket(Path(config.api.socket)))
     if not config.api.enabled:
@@ -210,7 +210,7 @@ def look_at_socket(config: Config) -> Finding:
     return ok("interface", f"answers on {path}")
 
 
-def look_at_munge(auth_info: str) -> Finding:
+def check_munge(auth_info: str) -> Finding:
     """Check that munge, which authenticates Slurm's commands, answers."""
     named = dict(part.partition("=")[::2] for part in auth_info.split(","))
     path = named.get("socket") or "/run/munge/munge.socket.2"
@@ -223,7 +223,7 @@ def look_at_munge(auth_info: str) -> Finding:
     return ok("munge", f"answers on {path}")
 
 
-def look_at_clock(controller: int, ours: int, rate: float) -> Finding:
+def check_clock(controller: int, ours: int, rate: float) -> Finding:
     """Check that both clocks agree; ``rate``: speed of Slurm's clock (1: real time)."""
     skew = (ours - controller) / rate
     found = f"ours is {abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the controller's"
@@ -237,7 +237,7 @@ def look_at_clock(controller: int, ours: int, rate: float) -> Finding:
     return ok("clock", "agrees with the controller's")
 
 
-def look_at_helper(helper: Path) -> Iterator[Finding]:
+def check_helper(helper: Path) -> Iterator[Finding]:
     """Check that the sudo helper exists and that only root can change it."""
     if not helper.exists():
         yield fail("acting", f"{helper} is missing", "nothing can be submitted for others", "install it as root")
@@ -252,7 +252,7 @@ def look_at_helper(helper: Path) -> Iterator[Finding]:
     yield ok("acting", f"{helper} belongs to root")
 
 
-def look_at_sudoers(helper: Path, sudo: Commands) -> Finding:
+def check_sudoers(helper: Path, sudo: CommandRunner) -> Finding:
     """Check for which users sudo lets this account run the helper without a password (``sudo -l``)."""
     follows = "nothing can be submitted for others"
     todo = "as root, install deploy/sudoers.d/mirage, and add the users to its group"
@@ -274,7 +274,7 @@ def look_at_sudoers(helper: Path, sudo: Commands) -> Finding:
     return ok("acting", f"sudo lets this account run {helper} for {whose}")
 
 
-def look_at_tracing(scope: Path = _PTRACE_SCOPE) -> Finding:
+def check_tracing(scope: Path = _PTRACE_SCOPE) -> Finding:
     """Check whether a user may trace a helper that runs as that user, before the helper forbids it."""
     try:
         restricted = scope.read_text(encoding="ascii").strip() != "0"
@@ -287,7 +287,7 @@ def look_at_tracing(scope: Path = _PTRACE_SCOPE) -> Finding:
     return warn("acting", found, follows, "set kernel.yama.ptrace_scope=1, if the kernel has Yama")
 
 
-def look_at_privileges(state: Path) -> Iterator[Finding]:
+def check_privileges(state: Path) -> Iterator[Finding]:
     """Check that the running daemon may start sudo."""
     beat = read_beat(state / HEARTBEAT)
     if beat is None or not _is_locked(state / "daemon.lock") or not _may_gain_nothing(beat.pid):
@@ -305,7 +305,7 @@ def _may_gain_nothing(pid: int) -> bool:
         return False
 
 
-def look_at_tokens(folder: Path) -> Iterator[Finding]:
+def check_tokens(folder: Path) -> Iterator[Finding]:
     """Check that the token directory is closed to other users and has tokens."""
     if not folder.is_dir():
         yield fail(

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mirage.simulator.configuration.nearest import did_you_mean
+from mirage.simulator.configuration.toml_errors import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,14 +33,14 @@ _RANGES: dict[str, tuple[int, int]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class ClusterFault:
     """One thing that is wrong: the path of the key in the configuration, and the sentence about it."""
 
     path: FaultPath
     problem: str
 
 
-def faults(config: ClusterConfig) -> Iterator[Fault]:
+def faults(config: ClusterConfig) -> Iterator[ClusterFault]:
     """Everything that does not fit together, in the order of the file's sections."""
     yield from _node_faults(config)
     yield from _partition_faults(config)
@@ -49,24 +49,28 @@ def faults(config: ClusterConfig) -> Iterator[Fault]:
     yield from _calendar_faults(config)
 
 
-def _node_faults(config: ClusterConfig) -> Iterator[Fault]:
+def _node_faults(config: ClusterConfig) -> Iterator[ClusterFault]:
     seen: dict[str, int] = {}
     for index, group in enumerate(config.nodes):
         if not group.names:
-            yield Fault(("nodes", index, "names"), "names no node")
+            yield ClusterFault(("nodes", index, "names"), "names no node")
         for name in group.names:
             if name in seen:
-                yield Fault(("nodes", index, "names"), f"node {name} is already in node group {seen[name] + 1}")
+                yield ClusterFault(
+                    ("nodes", index, "names"), f"node {name} is already in node group {seen[name] + 1}"
+                )
             seen[name] = index
         kinds = Counter(name for name, _ in group.gres)
         for kind, times in kinds.items():
             if times > 1:
-                yield Fault(("nodes", index, "gres"), f"{kind} is given {times} times")
+                yield ClusterFault(("nodes", index, "gres"), f"{kind} is given {times} times")
             if ":" in kind and kind.split(":")[0] in kinds:
-                yield Fault(("nodes", index, "gres"), f"{kind.split(':')[0]} is given with and without a type")
+                yield ClusterFault(
+                    ("nodes", index, "gres"), f"{kind.split(':')[0]} is given with and without a type"
+                )
 
 
-def _partition_faults(config: ClusterConfig) -> Iterator[Fault]:
+def _partition_faults(config: ClusterConfig) -> Iterator[ClusterFault]:
     known = {name for group in config.nodes for name in group.names}
     qos = [q.name for q in config.qos]
     yield from _repeated("partitions", [p.name for p in config.partitions])
@@ -74,10 +78,10 @@ def _partition_faults(config: ClusterConfig) -> Iterator[Fault]:
     defaults = [i for i, p in enumerate(config.partitions) if p.default]
     for index in defaults[1:]:
         first = config.partitions[defaults[0]].name
-        yield Fault(("partitions", index, "default"), f"partition {first} is the default already")
+        yield ClusterFault(("partitions", index, "default"), f"partition {first} is the default already")
     for index, partition in enumerate(config.partitions):
         for key, problem in _one_partition(partition, known, qos):
-            yield Fault(("partitions", index, key), problem)
+            yield ClusterFault(("partitions", index, key), problem)
 
 
 def _one_partition(partition: Partition, known: set[str], qos: list[str]) -> Iterator[tuple[str, str]]:
@@ -100,16 +104,16 @@ def _one_partition(partition: Partition, known: set[str], qos: list[str]) -> Ite
         yield "qos", f"no such QOS: {partition.qos}{did_you_mean(partition.qos, qos)}"
 
 
-def _account_faults(config: ClusterConfig) -> Iterator[Fault]:
+def _account_faults(config: ClusterConfig) -> Iterator[ClusterFault]:
     parents = {a.account: a.parent for a in config.associations if not a.user}
     seen: set[tuple[str, str]] = set()
     for index, row in enumerate(config.associations):
         if (row.account, row.user) in seen:
             who = f"user {row.user} in account {row.account}" if row.user else f"account {row.account}"
-            yield Fault(("associations", index, "account"), f"{who} has a row already")
+            yield ClusterFault(("associations", index, "account"), f"{who} has a row already")
         seen.add((row.account, row.user))
         for key, problem in _one_association(row, parents):
-            yield Fault(("associations", index, key), problem)
+            yield ClusterFault(("associations", index, key), problem)
 
 
 def _one_association(row: Association, parents: dict[str, str]) -> Iterator[tuple[str, str]]:
@@ -137,19 +141,21 @@ def _in_cycle(account: str, parents: dict[str, str]) -> bool:
     return False
 
 
-def _scheduler_faults(scheduler: SchedulerParameters) -> Iterator[Fault]:
+def _scheduler_faults(scheduler: SchedulerParameters) -> Iterator[ClusterFault]:
     for name, (low, high) in _RANGES.items():
         value = getattr(scheduler, name)
         if not low <= value <= high:
             unit = " s" if name in _IN_SECONDS else ""
-            yield Fault(("scheduler", name), f"{value}{unit} is outside Slurm's range, {low} to {high}{unit}")
+            yield ClusterFault(
+                ("scheduler", name), f"{value}{unit} is outside Slurm's range, {low} to {high}{unit}"
+            )
     if scheduler.bf_resolution > scheduler.bf_window:
         problem = f"{scheduler.bf_resolution} s is coarser than the whole bf_window, {scheduler.bf_window} s"
-        yield Fault(("scheduler", "bf_resolution"), problem)
+        yield ClusterFault(("scheduler", "bf_resolution"), problem)
     for name in ("bf_max_job_user", "bf_max_job_part"):
         if getattr(scheduler, name) > scheduler.bf_max_job_test:
             problem = f"{getattr(scheduler, name)} is more than bf_max_job_test, {scheduler.bf_max_job_test}"
-            yield Fault(("scheduler", name), problem)
+            yield ClusterFault(("scheduler", name), problem)
 
 
 _IN_SECONDS = {
@@ -162,27 +168,27 @@ _IN_SECONDS = {
 }
 
 
-def _calendar_faults(config: ClusterConfig) -> Iterator[Fault]:
+def _calendar_faults(config: ClusterConfig) -> Iterator[ClusterFault]:
     known = {name for group in config.nodes for name in group.names}
     yield from _repeated("reservations", [r.name for r in config.reservations])
     for index, reservation in enumerate(config.reservations):
         if reservation.end <= reservation.start:
-            yield Fault(("reservations", index, "end"), "is not after start")
+            yield ClusterFault(("reservations", index, "end"), "is not after start")
         yield from _unknown_nodes(("reservations", index, "nodes"), reservation.nodes, known)
     for index, event in enumerate(config.node_events):
         yield from _unknown_nodes(("node_events", index, "nodes"), event.nodes, known)
 
 
-def _unknown_nodes(path: FaultPath, names: tuple[str, ...], known: set[str]) -> Iterator[Fault]:
+def _unknown_nodes(path: FaultPath, names: tuple[str, ...], known: set[str]) -> Iterator[ClusterFault]:
     for name in names:
         if name not in known:
-            yield Fault(path, f"no such node: {name}{did_you_mean(name, known)}")
+            yield ClusterFault(path, f"no such node: {name}{did_you_mean(name, known)}")
             return
 
 
-def _repeated(section: str, names: list[str]) -> Iterator[Fault]:
+def _repeated(section: str, names: list[str]) -> Iterator[ClusterFault]:
     seen: set[str] = set()
     for index, name in enumerate(names):
         if name in seen:
-            yield Fault((section, index, "name"), f"{name} is defined already")
+            yield ClusterFault((section, index, "name"), f"{name} is defined already")
         seen.add(name)

@@ -75,29 +75,82 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from mirage.documentfaults import Fault, faults_of, more_faults
-from mirage.documenttext import parse_toml
+from mirage.atomic_file import read_regular
+from mirage.documentreading import Fault, faults_of, more_faults, parse_toml
 from mirage.domain.bounds import path_problem
 from mirage.domain.errors import ConfigError
-from mirage.simulator.configuration.clusterbuild import build
+from mirage.simulator.cluster import (
+    Association,
+    ClusterConfig,
+    FairShare,
+    NodeEvent,
+    NodeGroup,
+    Partition,
+    PriorityWeights,
+    Qos,
+    Reservation,
+    SchedulerParameters,
+    Scheduling,
+)
 from mirage.simulator.configuration.clusterchecks import faults
 from mirage.simulator.configuration.clusterschema import SECTIONS, ClusterFile
-from mirage.simulator.configuration.nearest import did_you_mean
-from mirage.simulator.configuration.resize import with_nodes
 from mirage.simulator.configuration.slurmconf import inspect_slurm_conf
-from mirage.simulator.configuration.tomlplaces import line_finder, line_of
-from mirage.wholefile import read_regular
+from mirage.simulator.configuration.toml_errors import did_you_mean, line_finder, line_of
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-    from mirage.simulator.cluster import ClusterConfig
-    from mirage.simulator.configuration.tomlplaces import Path as KeyPath
+    from mirage.simulator.configuration.clusterschema import NodeSection, PartitionSection, PrioritySection
+    from mirage.simulator.configuration.toml_errors import Path as KeyPath
+
+ALL_NODES = "ALL"
+
+
+def build(tables: ClusterFile, source: str) -> ClusterConfig:
+    """The configuration; its parts are not yet checked against each other."""
+    nodes = tuple(_node_group(table) for table in tables.nodes)
+    everywhere = tuple(name for group in nodes for name in group.names)
+    only = len(tables.partitions) == 1
+    return ClusterConfig(
+        name=tables.cluster.name,
+        nodes=nodes,
+        partitions=tuple(_partition(table, everywhere, only) for table in tables.partitions),
+        qos=tuple(Qos(**table.given()) for table in tables.qos),
+        associations=tuple(Association(**table.given()) for table in tables.associations),
+        default_association=Association(account="", **tables.default_association.given()),
+        enforce_associations=tables.cluster.enforce_associations,
+        enforce_limits=tables.cluster.enforce_limits,
+        slurm=tables.cluster.slurm,
+        scheduler=SchedulerParameters(over_time_limit=tables.cluster.over_time_limit, **tables.scheduler.given()),
+        priority=_priority(tables.priority),
+        reservations=tuple(Reservation(**table.given()) for table in tables.reservations),
+        node_events=tuple(NodeEvent(**table.given()) for table in tables.node_events),
+        scheduling=Scheduling(tables.cluster.scheduling),
+        source=source,
+    )
+
+
+def _node_group(table: NodeSection) -> NodeGroup:
+    rest = table.given("memory")
+    return NodeGroup(memory_mb=table.memory, **rest)
+
+
+def _partition(table: PartitionSection, everywhere: tuple[str, ...], only: bool) -> Partition:
+    rest = table.given("nodes", "default")
+    nodes = everywhere if ALL_NODES in table.nodes else table.nodes
+    default = table.default if "default" in table.model_fields_set else only
+    return Partition(nodes=nodes, default=default, **rest)
+
+
+def _priority(table: PrioritySection) -> PriorityWeights:
+    rest = table.given("fair_share_algorithm")
+    return PriorityWeights(fair_share_algorithm=FairShare(table.fair_share_algorithm), **rest)
+
 
 _SHOWN = 80
 """Characters of a name that an error quotes."""
 
-__all__ = ["load_cluster", "parse_cluster", "presets", "read_cluster", "with_nodes"]
+__all__ = ["load_cluster", "parse_cluster", "presets", "read_cluster"]
 
 
 def presets() -> tuple[str, ...]:

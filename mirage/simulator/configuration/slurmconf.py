@@ -13,10 +13,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mirage.atomic_file import read_regular
 from mirage.domain.errors import ConfigError
-from mirage.simulator.cluster import OLDEST_RULES, Association, ClusterConfig, Partition, Qos, SlurmRules, rules_of
+from mirage.simulator.cluster import (
+    OLDEST_RULES,
+    Association,
+    ClusterConfig,
+    Partition,
+    Qos,
+    SlurmRules,
+    rules_of,
+)
 from mirage.simulator.configuration.accountdump import default_accounts_first, parse_associations, parse_qos
-from mirage.simulator.configuration.clusterchecks import Fault, faults
+from mirage.simulator.configuration.clusterchecks import ClusterFault, faults
 from mirage.simulator.configuration.slurmconf_nodes import (
     Lines,
     effective,
@@ -24,10 +33,13 @@ from mirage.simulator.configuration.slurmconf_nodes import (
     partition_times,
     partitions,
 )
-from mirage.simulator.configuration.slurmconf_scheduling import options, priority_weights, scheduler_parameters
-from mirage.simulator.configuration.slurmconf_unmodelled import unmodelled
+from mirage.simulator.configuration.slurmconf_settings import (
+    options,
+    priority_weights,
+    scheduler_parameters,
+    unmodelled,
+)
 from mirage.slurm.conf import ConfText, Include, parse
-from mirage.wholefile import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -173,7 +185,7 @@ def _check(config: ClusterConfig, file: str, lines: Lines, conf: ConfText) -> No
         raise ConfigError(_place(fault, file, lines, conf), fault.problem)
 
 
-def _place(fault: Fault, file: str, lines: Lines, conf: ConfText) -> str:
+def _place(fault: ClusterFault, file: str, lines: Lines, conf: ConfText) -> str:
     section, *rest = fault.path
     index = rest[0] if rest and isinstance(rest[0], int) else 0
     if section == "nodes":

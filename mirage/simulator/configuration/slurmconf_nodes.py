@@ -14,7 +14,7 @@ from mirage.simulator.configuration import spellings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mirage.slurm.conf import ConfText, Record, Setting
+    from mirage.slurm.conf import ConfRecord, ConfSetting, ConfText
 
 MAX_CPUS = 65_533
 MAX_MEMORY_MB = 1 << 40
@@ -35,7 +35,7 @@ class Lines:
     partitions: tuple[str, ...]
 
 
-def read(setting: Setting, reader: Callable[[str], Value]) -> Value:
+def read(setting: ConfSetting, reader: Callable[[str], Value]) -> Value:
     """``reader`` on the value; what it objects to is put at the setting's file, line and key."""
     try:
         return reader(setting.value)
@@ -43,9 +43,9 @@ def read(setting: Setting, reader: Callable[[str], Value]) -> Value:
         raise setting.fault(str(error)) from error
 
 
-def effective(text: ConfText, kind: str) -> tuple[Record, ...]:
+def effective(text: ConfText, kind: str) -> tuple[ConfRecord, ...]:
     """Records of one kind with their ``DEFAULT`` lines applied (man slurm.conf: they add up, in file order)."""
-    defaults: tuple[Setting, ...] = ()
+    defaults: tuple[ConfSetting, ...] = ()
     records = []
     for record in text.of_kind(kind):
         if record.name.upper() == "DEFAULT":
@@ -87,7 +87,7 @@ def whole_nodes(text: ConfText) -> bool:
     return select is not None and select.value.lower() == "select/linear"
 
 
-def _node_line(record: Record, memory: bool) -> NodeGroup:
+def _node_line(record: ConfRecord, memory: bool) -> NodeGroup:
     names = () if _state(record) == "future" else _hosts(record.settings[0])
     features = record.get("features", "feature")
     weight = record.get("weight")
@@ -103,12 +103,12 @@ def _node_line(record: Record, memory: bool) -> NodeGroup:
     )
 
 
-def _state(record: Record) -> str:
+def _state(record: ConfRecord) -> str:
     state = record.get("state")
     return state.value.lower() if state else "unknown"
 
 
-def _cpus(record: Record) -> int:
+def _cpus(record: ConfRecord) -> int:
     threads = _count(record, "threadspercore")
     cpus = _count(record, "boards") * _count(record, "sockets", "socketsperboard")
     cpus *= _count(record, "corespersocket") * threads
@@ -125,18 +125,18 @@ def _cpus(record: Record) -> int:
     return cpus
 
 
-def _count(record: Record, *keys: str) -> int:
+def _count(record: ConfRecord, *keys: str) -> int:
     setting = record.get(*keys)
     return setting.integer(1, MAX_CPUS) if setting else 1
 
 
-def _memory(record: Record) -> int:
+def _memory(record: ConfRecord) -> int:
     real, reserved = record.get("realmemory"), record.get("memspeclimit")
     total = real.integer(1, MAX_MEMORY_MB) if real else 1
     return max(1, total - (reserved.integer(0, MAX_MEMORY_MB) if reserved else 0))
 
 
-def _hosts(setting: Setting) -> tuple[str, ...]:
+def _hosts(setting: ConfSetting) -> tuple[str, ...]:
     return read(setting, spellings.hosts)
 
 
@@ -195,7 +195,7 @@ def partitions(text: ConfText, groups: tuple[NodeGroup, ...]) -> tuple[tuple[Par
 
 
 def _partition(
-    record: Record, groups: tuple[NodeGroup, ...], sets: dict[str, tuple[str, ...]], linear: bool
+    record: ConfRecord, groups: tuple[NodeGroup, ...], sets: dict[str, tuple[str, ...]], linear: bool
 ) -> Partition:
     nodes, state, default, qos = (record.get(key) for key in ("nodes", "state", "default", "qos"))
     over, share = record.get("overtimelimit"), record.get("oversubscribe", "shared")
@@ -222,12 +222,12 @@ def _partition(
     )
 
 
-def partition_times(record: Record) -> tuple[Seconds, Seconds]:
+def partition_times(record: ConfRecord) -> tuple[Seconds, Seconds]:
     """MaxTime and DefaultTime in seconds as written; slurmctld ignores a DefaultTime above MaxTime."""
     return time_limit(record.get("maxtime"), UNLIMITED), time_limit(record.get("defaulttime"), 0)
 
 
-def time_limit(setting: Setting | None, otherwise: Seconds) -> Seconds:
+def time_limit(setting: ConfSetting | None, otherwise: Seconds) -> Seconds:
     """A MaxTime-like limit in seconds: Slurm keeps whole minutes and rounds seconds up."""
     if setting is None or setting.value.upper() in ("NONE", ""):
         return otherwise
@@ -235,7 +235,7 @@ def time_limit(setting: Setting | None, otherwise: Seconds) -> Seconds:
     return min(-(-seconds // 60) * 60, UNLIMITED)
 
 
-def over_time_limit(setting: Setting | None, otherwise: Seconds) -> Seconds:
+def over_time_limit(setting: ConfSetting | None, otherwise: Seconds) -> Seconds:
     """OverTimeLimit, which is in minutes, in seconds."""
     if setting is None:
         return otherwise
@@ -244,11 +244,11 @@ def over_time_limit(setting: Setting | None, otherwise: Seconds) -> Seconds:
     return setting.integer(0, 65_533) * 60
 
 
-def _factor(setting: Setting | None) -> int:
+def _factor(setting: ConfSetting | None) -> int:
     return setting.integer(0, MAX_FACTOR) if setting else 1
 
 
-def _node_limit(setting: Setting | None) -> int:
+def _node_limit(setting: ConfSetting | None) -> int:
     if setting is None or setting.value.lower() in _NO_LIMIT:
         return 0
     return setting.integer(0, MAX_WEIGHT)
@@ -264,7 +264,9 @@ def _node_sets(text: ConfText, groups: tuple[NodeGroup, ...]) -> dict[str, tuple
     return sets
 
 
-def _members(setting: Setting, groups: tuple[NodeGroup, ...], sets: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
+def _members(
+    setting: ConfSetting, groups: tuple[NodeGroup, ...], sets: dict[str, tuple[str, ...]]
+) -> tuple[str, ...]:
     """``ALL``, node sets and host lists; in the order of the NodeName lines, as Slurm keeps them."""
     everywhere = {name: None for group in groups for name in group.names}
     wanted: dict[str, None] = {}

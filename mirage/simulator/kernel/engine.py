@@ -8,17 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mirage.simulator.kernel import (
-    agenda,
-    backfill,
-    bitsets,
-    dependencies,
-    eligibility,
-    lifecycle,
-    limits,
-    mainloop,
-    queue,
-)
+from mirage.simulator.kernel import bitsets, eligibility, lifecycle, priorities, schedulers
 from mirage.simulator.kernel.compile import compiled, inlined
 from mirage.simulator.kernel.layout import (
     CANCELLED,
@@ -41,17 +31,17 @@ from mirage.simulator.kernel.layout import (
     UP,
     WATCHED,
     Candidate,
+    ControllerState,
     Fixed,
-    Record,
+    KernelRecord,
     Scratch,
-    World,
 )
 
 ENDLESS = np.int64(1) << 60
 
 
 @compiled
-def next_time(fixed: Fixed, world: World) -> int:
+def next_time(fixed: Fixed, world: ControllerState) -> int:
     """When the next thing is due; NEVER if nothing is."""
     sim = world.sim[0]
     time = min(sim.main_due, sim.full_due, sim.backfill_due, sim.review_due)
@@ -65,7 +55,7 @@ def next_time(fixed: Fixed, world: World) -> int:
 
 
 @compiled
-def _has_space(fixed: Fixed, world: World, record: Record) -> bool:
+def _has_space(fixed: Fixed, world: ControllerState, record: KernelRecord) -> bool:
     """Whether the tables hold what one more time may add; the caller grows them otherwise."""
     sim = world.sim[0]
     arrivals = np.int64(0)
@@ -81,12 +71,12 @@ def _has_space(fixed: Fixed, world: World, record: Record) -> bool:
 
 
 @compiled
-def _handle_agenda(fixed: Fixed, world: World, record: Record) -> None:
+def _handle_agenda(fixed: Fixed, world: ControllerState, record: KernelRecord) -> None:
     sim = world.sim[0]
     while sim.agenda > 0 and world.agenda[0].time <= sim.now:
         entry = world.agenda[0]
         kind, slot, generation = entry.kind, entry.slot, entry.generation
-        agenda.drop_first(world)
+        eligibility.drop_first(world)
         job = world.jobs[slot]
         if job.generation != generation:
             continue
@@ -98,14 +88,14 @@ def _handle_agenda(fixed: Fixed, world: World, record: Record) -> None:
         elif kind == ON_BEGIN and job.status == PENDING:
             eligibility.await_notice(fixed, world, slot, sim.now)
         elif kind == ON_DEPENDENCY and job.status == PENDING:
-            dependencies.close_unnoticed(fixed, world, slot, sim.now)
+            eligibility.close_unnoticed(fixed, world, slot, sim.now)
         elif kind == ON_NOTICE and job.status == PENDING and job.eligible == NEVER:
             eligibility.settle_eligibility(fixed, world, slot)
             eligibility.wake(fixed, world)
 
 
 @compiled
-def _handle_timeline(fixed: Fixed, world: World, record: Record) -> None:
+def _handle_timeline(fixed: Fixed, world: ControllerState, record: KernelRecord) -> None:
     sim = world.sim[0]
     while sim.next_timeline < fixed.timeline.shape[0] and fixed.timeline[sim.next_timeline].time <= sim.now:
         entry = fixed.timeline[sim.next_timeline]
@@ -120,7 +110,7 @@ def _handle_timeline(fixed: Fixed, world: World, record: Record) -> None:
 
 
 @compiled
-def fill_slot(fixed: Fixed, world: World, arrival: int) -> int:
+def fill_slot(fixed: Fixed, world: ControllerState, arrival: int) -> int:
     """Copy an arrival into a free slot; returns the slot. One without an id gets the next one."""
     slot = lifecycle.new_slot(world)
     generation = world.jobs[slot].generation
@@ -134,7 +124,7 @@ def fill_slot(fixed: Fixed, world: World, arrival: int) -> int:
 
 
 @compiled
-def _handle_arrivals(fixed: Fixed, world: World, record: Record) -> None:
+def _handle_arrivals(fixed: Fixed, world: ControllerState, record: KernelRecord) -> None:
     sim = world.sim[0]
     while sim.next_arrival < fixed.arrivals.shape[0]:
         arrival = sim.next_arrival
@@ -143,7 +133,7 @@ def _handle_arrivals(fixed: Fixed, world: World, record: Record) -> None:
         sim.next_arrival += 1
         sim.events += 1
         slot = fill_slot(fixed, world, arrival)
-        if limits.may_submit(fixed, world, slot):
+        if lifecycle.may_submit(fixed, world, slot):
             lifecycle.enter(fixed, world, record, slot)
             continue
         sim.rejected += 1
@@ -155,21 +145,21 @@ def _handle_arrivals(fixed: Fixed, world: World, record: Record) -> None:
 
 
 @compiled
-def _run_schedulers(fixed: Fixed, world: World, scratch: Scratch, record: Record) -> None:
+def _run_schedulers(fixed: Fixed, world: ControllerState, scratch: Scratch, record: KernelRecord) -> None:
     sim, config = world.sim[0], fixed.config[0]
     if sim.main_due <= sim.now or sim.full_due <= sim.now:
         depth = ENDLESS if sim.full_due <= sim.now else config.default_queue_depth
         sim.main_due, sim.full_due, sim.last_main = NEVER, NEVER, sim.now
-        if mainloop.run(fixed, world, scratch, record, depth):
+        if schedulers.run_main(fixed, world, scratch, record, depth):
             sim.full_due = eligibility.next_tick(config.boot, config.sched_interval, sim.now + 1)
     if min(sim.backfill_due, sim.review_due) <= sim.now:
         sim.backfill_due, sim.last_backfill = NEVER, sim.now
-        backfill.run(fixed, world, scratch, record, False)
+        schedulers.run_backfill(fixed, world, scratch, record, False)
         sim.review_due = _next_review(fixed, world)
 
 
 @compiled
-def _next_review(fixed: Fixed, world: World) -> int:
+def _next_review(fixed: Fixed, world: ControllerState) -> int:
     """When the order of the queue may next change while nothing happens: priorities are computed again."""
     sim, config = world.sim[0], fixed.config[0]
     if sim.pending == 0 or sim.idle == 0 or (config.w_fair_share == 0.0 and sim.cap_time == NEVER):
@@ -180,7 +170,7 @@ def _next_review(fixed: Fixed, world: World) -> int:
 
 
 @compiled
-def advance(fixed: Fixed, world: World, scratch: Scratch, record: Record, until: int) -> int:
+def advance(fixed: Fixed, world: ControllerState, scratch: Scratch, record: KernelRecord, until: int) -> int:
     """Handle everything due at or before ``until`` and set the clock to it.
 
     Returns DONE; WATCHED as soon as the watched own job has started (the clock stays there); NEED_SPACE when a
@@ -195,7 +185,7 @@ def advance(fixed: Fixed, world: World, scratch: Scratch, record: Record, until:
         sim.now = max(sim.now, time)
         if not _has_space(fixed, world, record):
             return NEED_SPACE
-        queue.before_change(fixed, world, scratch)
+        priorities.before_change(fixed, world, scratch)
         _handle_agenda(fixed, world, record)
         _handle_timeline(fixed, world, record)
         _handle_arrivals(fixed, world, record)
@@ -205,7 +195,7 @@ def advance(fixed: Fixed, world: World, scratch: Scratch, record: Record, until:
 
 
 @inlined
-def _nothing_else_is_due(fixed: Fixed, world: World) -> bool:
+def _nothing_else_is_due(fixed: Fixed, world: ControllerState) -> bool:
     sim = world.sim[0]
     return (
         min(sim.main_due, sim.full_due, sim.backfill_due) == NEVER
@@ -216,7 +206,7 @@ def _nothing_else_is_due(fixed: Fixed, world: World) -> bool:
 
 
 @compiled
-def last_event(fixed: Fixed, world: World, scratch: Scratch, record: Record) -> int:
+def last_event(fixed: Fixed, world: ControllerState, scratch: Scratch, record: KernelRecord) -> int:
     """Run until nothing is left to do; the return is that of ``advance``. The clock stays at the last event.
 
     Looks at what priorities have become by themselves are not waited for once nothing else is due: nothing runs
@@ -233,10 +223,10 @@ def last_event(fixed: Fixed, world: World, scratch: Scratch, record: Record) -> 
 
 @compiled
 def set_node_states(
-    fixed: Fixed, world: World, scratch: Scratch, record: Record, chosen: np.ndarray, state: int
+    fixed: Fixed, world: ControllerState, scratch: Scratch, record: KernelRecord, chosen: np.ndarray, state: int
 ) -> None:
     """Change the state of a set of nodes now."""
-    queue.before_change(fixed, world, scratch)
+    priorities.before_change(fixed, world, scratch)
     lifecycle.change_nodes(fixed, world, record, chosen, state)
 
 
@@ -254,7 +244,7 @@ def _copy_grid(source: np.ndarray, target: np.ndarray, rows: int) -> None:
 
 
 @compiled
-def copy_world(source: World, target: World) -> None:
+def copy_world(source: ControllerState, target: ControllerState) -> None:
     """Copy the used rows of every table; ``target`` must be at least as large. Waits are not copied."""
     sim = source.sim[0]
     _copy_rows(source.sim, target.sim, 1)
@@ -273,7 +263,9 @@ def copy_world(source: World, target: World) -> None:
 
 
 @compiled
-def place_candidate(fixed: Fixed, world: World, scratch: Scratch, record: Record, candidate: Candidate) -> bool:
+def place_candidate(
+    fixed: Fixed, world: ControllerState, scratch: Scratch, record: KernelRecord, candidate: Candidate
+) -> bool:
     """Submit a job now and watch it; False if its limits reject it."""
     slot = lifecycle.admit(fixed, world, scratch, candidate)
     if slot < 0:
@@ -286,10 +278,10 @@ def place_candidate(fixed: Fixed, world: World, scratch: Scratch, record: Record
 @compiled
 def starts_if_submitted(
     fixed: Fixed,
-    base: World,
-    work: World,
+    base: ControllerState,
+    work: ControllerState,
     scratch: Scratch,
-    record: Record,
+    record: KernelRecord,
     candidate: Candidate,
     times: np.ndarray,
     horizon: int,

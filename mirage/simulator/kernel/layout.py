@@ -3,9 +3,9 @@
 A state has four parts, told apart by their lifetime:
 
 * ``Fixed``: cluster and arrivals; never written while running, shared by all copies.
-* ``World``: everything that changes; copied for a what-if run (a few memory copies of the used rows).
+* ``ControllerState``: everything that changes; copied for a what-if run (a few memory copies of the used rows).
 * ``Scratch``: working memory of one running thread; its content means nothing between calls.
-* ``Record``: what is written down for the reader (results per trace row, event log).
+* ``KernelRecord``: what is written down for the reader (results per trace row, event log).
 
 Tables are numpy structured arrays: compiled code reads ``jobs[s].limit``, Python reads ``jobs["limit"]``.
 Times are seconds; ``NEVER`` stands for a time that is not known. Node sets are rows of 64-bit words.
@@ -74,21 +74,22 @@ LOG_SUBMIT, LOG_START, LOG_END, LOG_CANCEL, LOG_REQUEUE = range(5)
 # Why ``advance`` returned.
 DONE, WATCHED, NEED_SPACE = range(3)
 
-# Rows of World.bits: nodes that are up, idle, or planned with by backfill that starts nothing on them. The last
+# Rows of ControllerState.bits: nodes that are up, idle, or planned with by backfill that starts nothing on them.
+# The last
 # two are those of the first job submitted from outside; the next job's follow.
 UP_ROW, IDLE_ROW, COMPLETING_ROW, MUST_ROW, PLACE_ROW = range(5)
 
-# Columns of World.groups: ceilings and use of jobs, then one ceiling and one use per resource.
+# Columns of ControllerState.groups: ceilings and use of jobs, then one ceiling and one use per resource.
 G_MAX_JOBS, G_JOBS, G_SUBMIT, G_SUBMITS, G_TRES = range(5)
 
-# Columns of World.free and Fixed.capacity after the resources: jobs on the node / its state; its weight.
+# Columns of ControllerState.free and Fixed.capacity after the resources: jobs on the node / its state; its weight.
 GROUPS_PER_JOB = 14
 
 JOB = np.dtype(
     [
         ("id", "i8"),
         ("row", "i8"),  # result row: trace row, -1 none
-        ("own", "i8"),  # row in World.own for jobs submitted from outside, -1 for the trace's
+        ("own", "i8"),  # row in ControllerState.own for jobs submitted from outside, -1 for the trace's
         ("status", "i8"),
         ("reason", "i8"),
         ("outcome", "i8"),  # the state it will end in if its limit allows
@@ -296,7 +297,7 @@ class Fixed(NamedTuple):
 
     config: np.ndarray  # CONFIG (1,)
     arrivals: np.ndarray  # JOB (n,), by (submit, row)
-    arrival_needs: np.ndarray  # int64 (n, needs): see World.needs
+    arrival_needs: np.ndarray  # int64 (n, needs): see ControllerState.needs
     capacity: np.ndarray  # int64 (nodes, resources + 1): resources, then weight
     partitions: np.ndarray  # PARTITION
     reservations: np.ndarray  # RESERVATION
@@ -305,7 +306,7 @@ class Fixed(NamedTuple):
     feature_mask: np.ndarray  # int64 (features,): row in masks
 
 
-class World(NamedTuple):
+class ControllerState(NamedTuple):
     """All that changes."""
 
     sim: np.ndarray  # SIM (1,)
@@ -328,7 +329,7 @@ class Candidate(NamedTuple):
     """A job submitted from outside, before it has a slot."""
 
     job: np.ndarray  # JOB (1,)
-    needs: np.ndarray  # int64: a row of World.needs
+    needs: np.ndarray  # int64: a row of ControllerState.needs
     must: np.ndarray  # uint64 (words,): the nodes it must have
 
 
@@ -347,7 +348,7 @@ class Scratch(NamedTuple):
     stack: np.ndarray  # int64 (associations,)
 
 
-class Record(NamedTuple):
+class KernelRecord(NamedTuple):
     """What is written down for the reader; empty arrays where nobody reads."""
 
     results: np.ndarray  # RESULT by trace row

@@ -1,14 +1,27 @@
-"""A job's life: submitted, eligible, started, ended; what its end means for those that depend on it."""
+"""A job's life: submitted, eligible, started, ended; what its end means for those that depend on it.
+
+Every limit of Slurm that is checked when a job would start (MaxJobs, GrpJobs, GrpTRES, MaxTRESPerUser, an array's
+``%`` throttle...) is a group of jobs with ceilings on jobs and resources in use; a job belongs to up to
+``GROUPS_PER_JOB`` groups and is counted in them as it comes and goes.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from mirage.simulator.kernel import agenda, bitsets, dependencies, eligibility, fairshare, limits, nodes, queue
-from mirage.simulator.kernel.compile import compiled
+from mirage.simulator.kernel import bitsets, eligibility, nodes, priorities
+from mirage.simulator.kernel.compile import compiled, inlined
 from mirage.simulator.kernel.layout import (
     CANCELLED,
+    FIRST_LIMIT,
     FREE,
+    G_JOBS,
+    G_MAX_JOBS,
+    G_SUBMIT,
+    G_SUBMITS,
+    G_TRES,
+    GROUPS_PER_JOB,
+    LIMIT_CODES,
     LOG_CANCEL,
     LOG_END,
     LOG_REQUEUE,
@@ -28,15 +41,77 @@ from mirage.simulator.kernel.layout import (
     SINCE_SUBMISSION,
     TIMEOUT,
     Candidate,
+    ControllerState,
     Fixed,
-    Record,
+    KernelRecord,
     Scratch,
-    World,
 )
 
 
+@inlined
+def obstacle(fixed: Fixed, world: ControllerState, slot: int) -> int:
+    """The reason of the first limit that keeps the job from starting, NONE if there is none.
+
+    FIRST_LIMIT + group * LIMIT_CODES, + 0 for its ceiling on jobs, + 1 + r for that on resource r.
+    """
+    resources = fixed.config[0].resources + 1
+    total = resources - 1
+    first = total + resources
+    for k in range(GROUPS_PER_JOB):
+        g = world.needs[slot, first + k]
+        if g < 0:
+            break
+        group = world.groups[g]
+        if group[G_MAX_JOBS] >= 0 and group[G_JOBS] >= group[G_MAX_JOBS]:
+            return FIRST_LIMIT + g * LIMIT_CODES
+        for r in range(resources):
+            ceiling = group[G_TRES + r]
+            if ceiling >= 0 and group[G_TRES + resources + r] + world.needs[slot, total + r] > ceiling:
+                return FIRST_LIMIT + g * LIMIT_CODES + 1 + r
+    return NONE
+
+
 @compiled
-def note(world: World, record: Record, kind: int, slot: int, state: int) -> None:
+def count_running(fixed: Fixed, world: ControllerState, slot: int, sign: int) -> None:
+    """Add (+1) or take away (-1) a running job's use from its groups."""
+    resources = fixed.config[0].resources + 1
+    total = resources - 1
+    first = total + resources
+    for k in range(GROUPS_PER_JOB):
+        g = world.needs[slot, first + k]
+        if g < 0:
+            break
+        world.groups[g, G_JOBS] += sign
+        for r in range(resources):
+            world.groups[g, G_TRES + resources + r] += sign * world.needs[slot, total + r]
+
+
+@compiled
+def count_submitted(fixed: Fixed, world: ControllerState, slot: int, sign: int) -> None:
+    """Add or take away a job from its groups' jobs in the queue (pending and running)."""
+    first = 2 * fixed.config[0].resources + 1
+    for k in range(GROUPS_PER_JOB):
+        g = world.needs[slot, first + k]
+        if g < 0:
+            break
+        world.groups[g, G_SUBMITS] += sign
+
+
+@inlined
+def may_submit(fixed: Fixed, world: ControllerState, slot: int) -> bool:
+    """Whether MaxSubmitJobs of every group allows one more."""
+    first = 2 * fixed.config[0].resources + 1
+    for k in range(GROUPS_PER_JOB):
+        g = world.needs[slot, first + k]
+        if g < 0:
+            break
+        if 0 <= world.groups[g, G_SUBMIT] <= world.groups[g, G_SUBMITS]:
+            return False
+    return True
+
+
+@compiled
+def note(world: ControllerState, record: KernelRecord, kind: int, slot: int, state: int) -> None:
     """Write one line of the event log, where there is one."""
     sim = world.sim[0]
     if sim.log < record.log.shape[0]:
@@ -46,7 +121,7 @@ def note(world: World, record: Record, kind: int, slot: int, state: int) -> None
 
 
 @compiled
-def new_slot(world: World) -> int:
+def new_slot(world: ControllerState) -> int:
     """A free job slot; its generation tells its jobs apart."""
     sim = world.sim[0]
     slot = sim.free_slot
@@ -58,7 +133,7 @@ def new_slot(world: World) -> int:
 
 
 @compiled
-def free_slot(world: World, slot: int) -> None:
+def free_slot(world: ControllerState, slot: int) -> None:
     """Give a finished job's slot back."""
     job = world.jobs[slot]
     job.status, job.generation = FREE, job.generation + 1
@@ -67,13 +142,13 @@ def free_slot(world: World, slot: int) -> None:
 
 
 @compiled
-def admit(fixed: Fixed, world: World, scratch: Scratch, candidate: Candidate) -> int:
+def admit(fixed: Fixed, world: ControllerState, scratch: Scratch, candidate: Candidate) -> int:
     """A slot filled with a job submitted from outside, not yet entered; -1 if a limit rejects the job."""
     sim = world.sim[0]
-    queue.before_change(fixed, world, scratch)
+    priorities.before_change(fixed, world, scratch)
     slot = new_slot(world)
     bitsets.assign(world.needs[slot], candidate.needs)
-    if not limits.may_submit(fixed, world, slot):
+    if not may_submit(fixed, world, slot):
         free_slot(world, slot)
         return -1
     generation = world.jobs[slot].generation
@@ -92,35 +167,35 @@ def admit(fixed: Fixed, world: World, scratch: Scratch, candidate: Candidate) ->
 
 
 @compiled
-def first_accrual(fixed: Fixed, world: World) -> int:
+def first_accrual(fixed: Fixed, world: ControllerState) -> int:
     """From when the age of a job submitted or requeued now counts, where that does not depend on anything else."""
     return world.sim[0].now if fixed.config[0].ageing == SINCE_SUBMISSION else NEVER
 
 
 @compiled
-def enter(fixed: Fixed, world: World, record: Record, slot: int) -> None:
+def enter(fixed: Fixed, world: ControllerState, record: KernelRecord, slot: int) -> None:
     """A job filled into ``slot`` joins the queue (limits on submission were checked)."""
     sim, job = world.sim[0], world.jobs[slot]
     job.status, job.start, job.end, job.expected = PENDING, NEVER, NEVER, NEVER
     job.eligible, job.accrue, job.first_alloc = NEVER, first_accrual(fixed, world), -1
-    limits.count_submitted(fixed, world, slot, 1)
+    count_submitted(fixed, world, slot, 1)
     if job.singleton == 1:
         sim.singletons += 1
         eligibility.settle_singleton(world, slot)
     eligibility.settle_eligibility(fixed, world, slot)
-    queue.take_place(fixed, world, slot)
-    queue.prioritise(fixed, world, slot, sim.now)
-    queue.insert(world, slot)
+    priorities.take_place(fixed, world, slot)
+    priorities.prioritise(fixed, world, slot, sim.now)
+    priorities.insert(world, slot)
     if job.begin > sim.now:
-        agenda.schedule(world, job.begin, ON_BEGIN, slot)
+        eligibility.schedule(world, job.begin, ON_BEGIN, slot)
     if job.cancel_at != NEVER:
-        agenda.schedule(world, max(job.cancel_at, sim.now), ON_CANCEL, slot)
+        eligibility.schedule(world, max(job.cancel_at, sim.now), ON_CANCEL, slot)
     note(world, record, LOG_SUBMIT, slot, PENDING)
     eligibility.wake(fixed, world)
 
 
 @compiled
-def start(fixed: Fixed, world: World, record: Record, slot: int, chosen: np.ndarray) -> None:
+def start(fixed: Fixed, world: ControllerState, record: KernelRecord, slot: int, chosen: np.ndarray) -> None:
     """Start a pending job on the nodes ``chosen``; the caller takes it out of the queue."""
     sim, job = world.sim[0], world.jobs[slot]
     nodes.allocate(fixed, world, slot, chosen)
@@ -129,17 +204,17 @@ def start(fixed: Fixed, world: World, record: Record, slot: int, chosen: np.ndar
     job.status, job.start, job.limit_end, job.reason = RUNNING, sim.now, sim.now + job.limit, NONE
     allowed = job.limit + fixed.partitions[job.partition].over
     job.end = sim.now + min(job.runtime, allowed)
-    agenda.schedule(world, job.end, ON_END, slot)
-    limits.count_running(fixed, world, slot, 1)
+    eligibility.schedule(world, job.end, ON_END, slot)
+    count_running(fixed, world, slot, 1)
     if fixed.config[0].w_fair_share != 0.0 and job.association >= 0:
-        fairshare.change_rate(fixed, world, job.association, job.billing)
+        priorities.change_rate(fixed, world, job.association, job.billing)
     insert_running(world, slot)
     _report_start(world, record, slot)
-    dependencies.meet_dependents(fixed, world, slot)
+    eligibility.meet_dependents(fixed, world, slot)
 
 
 @compiled
-def insert_running(world: World, slot: int) -> None:
+def insert_running(world: ControllerState, slot: int) -> None:
     """Put a running job at its place in the order of limits."""
     sim, running, due = world.sim[0], world.running, world.jobs[slot].limit_end
     i = sim.running
@@ -151,7 +226,7 @@ def insert_running(world: World, slot: int) -> None:
 
 
 @compiled
-def _remove_running(world: World, slot: int) -> None:
+def _remove_running(world: ControllerState, slot: int) -> None:
     sim, running, due = world.sim[0], world.running, world.jobs[slot].limit_end
     low, high = 0, sim.running
     while low < high:
@@ -168,7 +243,7 @@ def _remove_running(world: World, slot: int) -> None:
 
 
 @compiled
-def _report_start(world: World, record: Record, slot: int) -> None:
+def _report_start(world: ControllerState, record: KernelRecord, slot: int) -> None:
     sim, job = world.sim[0], world.jobs[slot]
     if 0 <= job.row < record.results.shape[0]:
         record.results[job.row].start = sim.now
@@ -186,17 +261,17 @@ def _report_start(world: World, record: Record, slot: int) -> None:
 
 
 @compiled
-def finish(fixed: Fixed, world: World, record: Record, slot: int, state: int) -> None:
+def finish(fixed: Fixed, world: ControllerState, record: KernelRecord, slot: int, state: int) -> None:
     """A job leaves the queue in ``state``: resources, counts, results, dependents; its slot is freed."""
     sim, job = world.sim[0], world.jobs[slot]
     exit_code = job.exit_code if state not in (TIMEOUT, CANCELLED, NODE_FAIL) else 0
     if job.status == RUNNING:
         stop(fixed, world, slot)
     else:
-        queue.remove(world, slot)
+        priorities.remove(world, slot)
         if job.singleton == 1:
             sim.singletons -= 1
-    limits.count_submitted(fixed, world, slot, -1)
+    count_submitted(fixed, world, slot, -1)
     if 0 <= job.row < record.results.shape[0]:
         record.results[job.row].end = sim.now
         record.results[job.row].state = state
@@ -204,7 +279,7 @@ def finish(fixed: Fixed, world: World, record: Record, slot: int, state: int) ->
         own = world.own[job.own]
         own.status, own.end, own.exit_code, own.reason = state, sim.now, exit_code, job.reason
     note(world, record, LOG_CANCEL if state == CANCELLED else LOG_END, slot, state)
-    dependencies.release_dependents(fixed, world, slot, state, exit_code)
+    eligibility.release_dependents(fixed, world, slot, state, exit_code)
     user, name = job.user, job.name
     free_slot(world, slot)
     if sim.singletons > 0:
@@ -213,18 +288,18 @@ def finish(fixed: Fixed, world: World, record: Record, slot: int, state: int) ->
 
 
 @compiled
-def stop(fixed: Fixed, world: World, slot: int) -> None:
+def stop(fixed: Fixed, world: ControllerState, slot: int) -> None:
     """Take a running job off its nodes."""
     nodes.release(fixed, world, slot)
     _remove_running(world, slot)
-    limits.count_running(fixed, world, slot, -1)
+    count_running(fixed, world, slot, -1)
     job = world.jobs[slot]
     if fixed.config[0].w_fair_share != 0.0 and job.association >= 0:
-        fairshare.change_rate(fixed, world, job.association, -job.billing)
+        priorities.change_rate(fixed, world, job.association, -job.billing)
 
 
 @compiled
-def end_by_itself(fixed: Fixed, world: World, record: Record, slot: int) -> None:
+def end_by_itself(fixed: Fixed, world: ControllerState, record: KernelRecord, slot: int) -> None:
     """A running job reached its own end or its limit."""
     job = world.jobs[slot]
     allowed = job.limit + fixed.partitions[job.partition].over
@@ -232,7 +307,7 @@ def end_by_itself(fixed: Fixed, world: World, record: Record, slot: int) -> None
 
 
 @compiled
-def lose_node(fixed: Fixed, world: World, record: Record, slot: int) -> None:
+def lose_node(fixed: Fixed, world: ControllerState, record: KernelRecord, slot: int) -> None:
     """A node under a running job went down: requeue it if it may be, else it ends as NODE_FAIL."""
     sim, job = world.sim[0], world.jobs[slot]
     if job.requeue == 0:
@@ -249,14 +324,14 @@ def lose_node(fixed: Fixed, world: World, record: Record, slot: int) -> None:
         record.results[job.row].start = NEVER
         record.results[job.row].state = PENDING
     eligibility.settle_eligibility(fixed, world, slot)
-    queue.prioritise(fixed, world, slot, sim.now)
-    queue.insert(world, slot)
+    priorities.prioritise(fixed, world, slot, sim.now)
+    priorities.insert(world, slot)
     note(world, record, LOG_REQUEUE, slot, PENDING)
     eligibility.wake(fixed, world)
 
 
 @compiled
-def change_node(fixed: Fixed, world: World, record: Record, node: int, state: int) -> None:
+def change_node(fixed: Fixed, world: ControllerState, record: KernelRecord, node: int, state: int) -> None:
     """Set a node's state; what runs on a node that goes down is lost or requeued."""
     nodes.set_state(fixed, world, node, state)
     if state == NODE_DOWN:
@@ -270,7 +345,9 @@ def change_node(fixed: Fixed, world: World, record: Record, node: int, state: in
 
 
 @compiled
-def change_nodes(fixed: Fixed, world: World, record: Record, chosen: np.ndarray, state: int) -> None:
+def change_nodes(
+    fixed: Fixed, world: ControllerState, record: KernelRecord, chosen: np.ndarray, state: int
+) -> None:
     """``change_node`` for every node of a set."""
     node = bitsets.next_member(chosen, 0)
     while node >= 0:

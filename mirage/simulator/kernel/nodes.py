@@ -15,13 +15,13 @@ from mirage.simulator.kernel.layout import (
     SINCE_26_05,
     UP,
     UP_ROW,
+    ControllerState,
     Fixed,
-    World,
 )
 
 
 @inlined
-def candidates(fixed: Fixed, world: World, slot: int, nodes: np.ndarray) -> None:
+def candidates(fixed: Fixed, world: ControllerState, slot: int, nodes: np.ndarray) -> None:
     """Set ``nodes`` to those that are up, in the job's partition, and have the features it needs.
 
     A job whose list names as many nodes as it needs can have no others.
@@ -46,7 +46,7 @@ def candidates(fixed: Fixed, world: World, slot: int, nodes: np.ndarray) -> None
 
 
 @inlined
-def lacks(world: World, slot: int, nodes: np.ndarray) -> bool:
+def lacks(world: ControllerState, slot: int, nodes: np.ndarray) -> bool:
     """Whether a node that the job must have is not among ``nodes``."""
     job = world.jobs[slot]
     if job.listed == 0:
@@ -59,7 +59,7 @@ def lacks(world: World, slot: int, nodes: np.ndarray) -> bool:
 
 
 @inlined
-def apply_reservations(fixed: Fixed, world: World, slot: int, start: int, nodes: np.ndarray) -> int:
+def apply_reservations(fixed: Fixed, world: ControllerState, slot: int, start: int, nodes: np.ndarray) -> int:
     """Leave only nodes that advance reservations allow from ``start`` for the job's limit.
 
     Returns the earliest end of a reservation in the way (when more nodes could become usable), or the
@@ -88,7 +88,7 @@ def apply_reservations(fixed: Fixed, world: World, slot: int, start: int, nodes:
 
 
 @inlined
-def _fits(world: World, slot: int, node: int, resources: int) -> bool:
+def _fits(world: ControllerState, slot: int, node: int, resources: int) -> bool:
     for r in range(resources):
         if world.free[node, r] < world.needs[slot, r]:
             return False
@@ -96,7 +96,7 @@ def _fits(world: World, slot: int, node: int, resources: int) -> bool:
 
 
 @inlined
-def keep_fitting(fixed: Fixed, world: World, slot: int, nodes: np.ndarray) -> int:
+def keep_fitting(fixed: Fixed, world: ControllerState, slot: int, nodes: np.ndarray) -> int:
     """Leave only nodes with room for the job now; returns how many, 0 when one that it must have is missing."""
     resources, exclusive = fixed.config[0].resources, world.jobs[slot].exclusive == 1
     idle = world.bits[IDLE_ROW]
@@ -118,7 +118,13 @@ def keep_fitting(fixed: Fixed, world: World, slot: int, nodes: np.ndarray) -> in
 
 @inlined
 def _take(
-    fixed: Fixed, world: World, slot: int, free: np.ndarray, row: np.ndarray, wanted: int, taken: np.ndarray
+    fixed: Fixed,
+    world: ControllerState,
+    slot: int,
+    free: np.ndarray,
+    row: np.ndarray,
+    wanted: int,
+    taken: np.ndarray,
 ) -> int:
     """Move up to ``wanted`` members from ``row`` to ``taken``, best-fitting runs first; returns how many.
 
@@ -136,7 +142,7 @@ def _take(
 
 
 @inlined
-def _wants_gres(fixed: Fixed, world: World, slot: int) -> bool:
+def _wants_gres(fixed: Fixed, world: ControllerState, slot: int) -> bool:
     for r in range(fixed.config[0].first_gres, fixed.config[0].resources):
         if world.needs[slot, r] > 0:
             return True
@@ -197,7 +203,7 @@ def _fullest(free: np.ndarray, first: int, end: int) -> int:
 @compiled
 def choose(
     fixed: Fixed,
-    world: World,
+    world: ControllerState,
     slot: int,
     nodes: np.ndarray,
     free: np.ndarray,
@@ -242,7 +248,7 @@ def choose(
 
 
 @inlined
-def _has_room(fixed: Fixed, world: World, node: int) -> bool:
+def _has_room(fixed: Fixed, world: ControllerState, node: int) -> bool:
     """Whether any job could start on the node, as far as CPUs (resource 0) tell."""
     jobs, state = world.free[node, fixed.config[0].resources], world.free[node, fixed.config[0].resources + 1]
     if state != UP:
@@ -251,7 +257,7 @@ def _has_room(fixed: Fixed, world: World, node: int) -> bool:
 
 
 @inlined
-def _mark(fixed: Fixed, world: World, node: int, had_room: bool) -> None:
+def _mark(fixed: Fixed, world: ControllerState, node: int, had_room: bool) -> None:
     """Keep the idle set and the count of nodes with room in step after a change of one node."""
     resources = fixed.config[0].resources
     if world.free[node, resources] == 0 and world.free[node, resources + 1] == UP:
@@ -262,7 +268,7 @@ def _mark(fixed: Fixed, world: World, node: int, had_room: bool) -> None:
 
 
 @compiled
-def allocate(fixed: Fixed, world: World, slot: int, nodes: np.ndarray) -> None:
+def allocate(fixed: Fixed, world: ControllerState, slot: int, nodes: np.ndarray) -> None:
     """Give the job its share of each node in ``nodes`` (all of it where it is exclusive)."""
     sim, job, resources = world.sim[0], world.jobs[slot], fixed.config[0].resources
     job.first_alloc = -1
@@ -286,7 +292,7 @@ def allocate(fixed: Fixed, world: World, slot: int, nodes: np.ndarray) -> None:
 
 
 @compiled
-def release(fixed: Fixed, world: World, slot: int) -> None:
+def release(fixed: Fixed, world: ControllerState, slot: int) -> None:
     """Take back all that the job holds."""
     sim, job, resources = world.sim[0], world.jobs[slot], fixed.config[0].resources
     a = job.first_alloc
@@ -305,7 +311,7 @@ def release(fixed: Fixed, world: World, slot: int) -> None:
 
 
 @compiled
-def set_state(fixed: Fixed, world: World, node: int, state: int) -> None:
+def set_state(fixed: Fixed, world: ControllerState, node: int, state: int) -> None:
     """Change a node's state; jobs on it are the caller's business."""
     room = _has_room(fixed, world, node)
     world.free[node, fixed.config[0].resources + 1] = state

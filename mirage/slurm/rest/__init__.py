@@ -1,5 +1,5 @@
 """slurmrestd's JSON, pure: every version's records lifted to the newest shape, and descriptions lowered from it.
 
-``versions`` knows the versions, ``lifting`` and ``lowering`` are the steps between them, ``queue``, ``nodes`` and
-``history`` read the newest shape, ``description`` and ``options`` write it, ``faults`` reads lists of errors.
+``versions`` has the versions and the steps between them, ``queue`` and ``history`` read the newest shape,
+``description`` and ``options`` write it, ``answers`` reads fields and lists of errors.
 """

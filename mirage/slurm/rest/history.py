@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 from mirage.domain.errors import BadSpelling
 from mirage.domain.job import ABSENT, Job, JobId, JobState
-from mirage.domain.pastlinks import PastLinks
-from mirage.slurm.jobhistory import FIELDS, history_of
-from mirage.slurm.rest.fields import Record, job_id, number, part, text, whole, wrong
+from mirage.domain.tags import PastLinks
+from mirage.slurm.accounting import HISTORY_FIELDS, history_of
+from mirage.slurm.job_state import failed_launch
+from mirage.slurm.rest.answers import Record, job_id, number, part, text, whole, wrong
 from mirage.slurm.rest.queue import describe_unreadable, exit_code, job_state, limit
-from mirage.slurm.state import failed_launch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -85,7 +85,7 @@ def read_history(sources: Iterable[T], shape: Callable[[T], Record]) -> tuple[Jo
             read.append(_cells(shape(source)))
         except BadSpelling:
             strange += 1
-    columns = {field: [cells[field] for cells in read] for field in FIELDS}
+    columns = {field: [cells[field] for cells in read] for field in HISTORY_FIELDS}
     found, left_out = history_of(columns, "slurmrestd")
     return found, left_out + strange
 

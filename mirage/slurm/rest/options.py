@@ -13,8 +13,8 @@ from mirage.domain.errors import BadSpelling, SubmissionRejected
 from mirage.domain.job import UNLIMITED
 from mirage.slurm import duration, tres
 from mirage.slurm.batchscript import SBATCH_LINE, read_directives
-from mirage.slurm.begintime import parse_begin
-from mirage.slurm.rest.fields import INFINITE, Record, set_number
+from mirage.slurm.option_values import parse_begin
+from mirage.slurm.rest.answers import INFINITE, Record, set_number
 from mirage.slurm.sbatchoptions import SBATCH, Word
 
 if TYPE_CHECKING:

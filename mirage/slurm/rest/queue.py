@@ -1,8 +1,9 @@
-"""Jobs of the controller, in the newest shape, as columns and as links."""
+"""Jobs and nodes of the controller, in the newest shape: queue columns, links, and nodes by partition."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
@@ -11,24 +12,97 @@ import numpy as np
 
 from mirage.domain.errors import BadSpelling
 from mirage.domain.job import ABSENT, NEVER, UNLIMITED, Job, JobId, JobState, is_failed_launch
-from mirage.domain.joblabels import JobLabels
-from mirage.domain.jobtraits import gres_columns
-from mirage.domain.series import hashed_names, hashed_users, series_of
-from mirage.domain.snapshot import JobColumns
-from mirage.slurm.jobid import expand_job_ids
+from mirage.domain.jobtable import JobLabels, gres_columns, hashed_names, hashed_users, series_of
+from mirage.domain.snapshot import JobColumns, PartitionState
+from mirage.slurm import node_text
+from mirage.slurm.job_state import NODES_BOOT, expand_job_ids
 from mirage.slurm.queuelabels import QueueLabels, waits_its_turn
-from mirage.slurm.queuetext import Queue, QueuedJob
-from mirage.slurm.rest.fields import Record, instant, job_id, number, part, text, texts, whole, wrong
+from mirage.slurm.queuetext import Queue, QueueRow
+from mirage.slurm.rest.answers import Record, instant, job_id, number, part, text, texts, whole, wrong
 from mirage.slurm.rows import CELL
-from mirage.slurm.state import NODES_BOOT
 from mirage.slurm.tres import gres_class_of, sizes_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+T = TypeVar("T")
+
+_OCCUPIED = {"ALLOCATED", "MIXED", "COMPLETING"}
+_UNUSABLE = {
+    "DOWN",
+    "ERROR",
+    "UNKNOWN",
+    "DRAIN",
+    "FAIL",
+    "NOT_RESPONDING",
+    "INVALID_REG",
+    "INVALID",
+    "MAINTENANCE",
+}
+_ABSENT = {"FUTURE", "DYNAMIC_FUTURE"}
+
+
+def read_partitions(
+    sources: Sequence[T], shape: Callable[[T], Record]
+) -> tuple[tuple[PartitionState, ...], list[str]]:
+    """Each partition's nodes by state, in order of appearance; a node counts in each of its partitions.
+
+    A node that only stands in the configuration (FUTURE) does not count; one that is powered down does, as idle.
+    ``shape`` as in ``read_queue``. Nodes that cannot be read are left out and reported; raises ``BadSpelling``
+    where none can.
+    """
+    counts: dict[str, Counter[str]] = {}
+    unreadable: list[str] = []
+    for source in sources:
+        try:
+            record = shape(source)
+            use, names = _use(set(texts(record, "state"))), _partitions(record)
+        except BadSpelling as fault:
+            unreadable.append(str(fault))
+            if len(unreadable) == len(sources):
+                raise
+            continue
+        for name in names:
+            counts.setdefault(name, Counter())[use] += 1
+    found = tuple(
+        PartitionState(name, of["idle"] + of["allocated"] + of["down"], of["idle"], of["allocated"], of["down"])
+        for name, of in counts.items()
+        if of.keys() != {"absent"}
+    )
+    return found, unreadable
+
+
+def _use(state: set[str]) -> str:
+    if state & _ABSENT:
+        return "absent"
+    if "DOWN" in state:
+        return "down"
+    if state & _OCCUPIED:
+        return "allocated"
+    return "down" if state & _UNUSABLE else "idle"
+
+
+def _partitions(record: Record) -> list[str]:
+    value = record.get("partitions")
+    if type(value) is not list or not all(type(item) is str for item in value):
+        raise wrong(record, "partitions", "a list of texts")
+    return value
+
+
+def why_shared(record: Record) -> str:
+    """Why it may; empty: Slurm gives its nodes to no other job, and it stays on them until it is over.
+
+    For whole nodes ``shared`` is ``"none"`` up to v0.0.38 and ``["none"]`` up to v0.0.44; v0.0.45 lacks it.
+    """
+    if record.get("requeue") is not False:
+        return node_text.MAY_BE_REQUEUED
+    if record.get("shared") in ("none", ["none"]):
+        return ""
+    return "slurmrestd does not say that its links have whole nodes (--exclusive)"
+
+
 _TAG = re.compile(r"mirage:[A-Za-z0-9._-]+:[0-9]+")
 
-T = TypeVar("T")
 
 UserName = Callable[[int], str]
 """The name of a user id, for versions that leave the name empty."""
@@ -106,7 +180,7 @@ def read_queue(
     raises ``BadSpelling`` where none can.
     """
     rows = _Rows()
-    ours: list[QueuedJob] = []
+    ours: list[QueueRow] = []
     unreadable: list[str] = []
     owners: set[str] = set()
     for source in sources:
@@ -172,7 +246,7 @@ def _labels(rows: _Rows) -> QueueLabels:
     return QueueLabels.extending(labels, kept == 1, suspended == 1, end)
 
 
-def _queued_job(record: Record, user_name: UserName) -> QueuedJob:
+def _queued_job(record: Record, user_name: UserName) -> QueueRow:
     state = job_state(record)
     pending = state is JobState.PENDING
     boots = not NODES_BOOT.isdisjoint(texts(record, "job_state"))
@@ -199,7 +273,7 @@ def _queued_job(record: Record, user_name: UserName) -> QueuedJob:
         begin=instant(record, "start_time") if pending and _put_off(record) else ABSENT,
     )
     completing = state is JobState.RUNNING and "COMPLETING" in texts(record, "job_state")
-    return QueuedJob(job, completing, exit_code(record) if completing else ABSENT)
+    return QueueRow(job, completing, exit_code(record) if completing else ABSENT)
 
 
 def _refused_at_once(job: Job) -> bool:

@@ -4,11 +4,9 @@
 >>> table = generate("demo", seed=1)
 """
 
-from mirage.trace.generator.closeness import Closeness, compare, statistics
-from mirage.trace.generator.drawing import generate, presets, workload_model
-from mirage.trace.generator.fitting import fit
+from mirage.trace.generator.drawing import generate, presets, scaled, workload_model
+from mirage.trace.generator.fitting import Closeness, compare, fit, statistics
 from mirage.trace.generator.model import WorkloadModel, load_model, save_model
-from mirage.trace.generator.scaling import scaled
 
 __all__ = [
     "Closeness",

@@ -9,7 +9,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from mirage.domain.jobtable import Int64
-    from mirage.trace.generator.model import Arrivals, Floats, WorkloadModel
+    from mirage.trace.generator.model import ArrivalModel, Floats, WorkloadModel
 
 GOLDEN = 0.6180339887498949
 """Multiples of the golden ratio, taken modulo 1, fill the unit interval evenly at any length."""
@@ -46,12 +46,12 @@ def folded_day(day: int, days: int) -> int:
     return day if day < days else half + (day - half) % (days - half)
 
 
-def fitted_days(arrivals: Arrivals, days: int) -> Int64:
+def fitted_days(arrivals: ArrivalModel, days: int) -> Int64:
     """``folded_day`` of each of the first ``days`` days."""
     return np.array([folded_day(d, arrivals.days) for d in range(days)], dtype=np.int64)
 
 
-def expected_batches(arrivals: Arrivals, days: int) -> Floats:
+def expected_batches(arrivals: ArrivalModel, days: int) -> Floats:
     """Expected batches in each hour of the first ``days`` days, without the random factor of the day."""
     hours = np.arange(days * 24, dtype=np.int64)
     weekly = np.array(arrivals.hour_of_week)[hour_of_week(arrivals.start + hours * 3600)]

@@ -1,8 +1,9 @@
-"""From a model and a seed to a job table."""
+"""From a model and a seed to a job table: scaled to another size, with invented names."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,17 +15,118 @@ from mirage.domain.jobtable import JobTable, Names, job_table
 from mirage.trace.generator.arrivals import expected_batches, plan_batches
 from mirage.trace.generator.jobs import draw_jobs, starts_and_ends
 from mirage.trace.generator.model import WorkloadModel, load_model
-from mirage.trace.generator.names import account_names, series_names, user_names
 
 if TYPE_CHECKING:
+    from mirage.domain.jobtable import Int64
     from mirage.trace.generator.jobs import DrawnJobs
+    from mirage.trace.generator.model import JobClass
 
-_PRESETS = "mirage.trace.presets"
+A_MONDAY = 1_736_121_600
+"""2025-01-06 00:00 UTC."""
+LARGEST_JOB = 0.25
+"""Share of the cluster that one job may ask for."""
+
+
+def scaled(model: WorkloadModel, name: str, *, nodes: int, days: int, load: float) -> WorkloadModel:
+    """The same users' habits on ``nodes`` nodes, steadily offering ``load`` times what these can do.
+
+    Jobs larger than a quarter of the cluster are left out; the mix of classes is that of the model's second
+    half. Raises ``ValueError`` when no job would be left.
+    """
+    largest = max(1, int(nodes * LARGEST_JOB))
+    weeks = -(-days // 7)
+    classes = tuple(_steady(c, largest, weeks) for c in model.classes if _fits(c, largest))
+    if not classes:
+        raise ValueError(f"workload model {model.name!r} has no jobs of at most {largest} nodes")
+    smaller = replace(
+        model,
+        name=name,
+        nodes=nodes,
+        classes=classes,
+        arrivals=replace(model.arrivals, start=A_MONDAY, days=days, weeks=(1.0,) * weeks, batches_per_day=1.0),
+        habits=replace(model.habits, most_outstanding=min(model.habits.most_outstanding, largest)),
+    )
+    rate = load / smaller.offered_load()
+    return replace(smaller, arrivals=replace(smaller.arrivals, batches_per_day=rate))
+
+
+def _fits(job_class: JobClass, largest: int) -> bool:
+    return any(s.nodes <= largest for s in job_class.shapes)
+
+
+def _steady(job_class: JobClass, largest: int, weeks: int) -> JobClass:
+    """The class without its larger requests, with one share for all weeks."""
+    shapes = tuple(s for s in job_class.shapes if s.nodes <= largest)
+    kept = sum(s.weight for s in shapes) / sum(s.weight for s in job_class.shapes)
+    late = job_class.shares[len(job_class.shares) // 2 :]
+    return replace(job_class, shapes=shapes, shares=(float(np.mean(late)) * kept,) * weeks)
+
+
+VERBS = (
+    *("train", "eval", "relax", "sample", "tune", "dock", "infer", "fold", "equil", "sweep", "bench"),
+    *("mesh", "fit", "render", "score", "export", "pack", "align", "warm", "probe"),
+)
+SUBJECTS = (
+    *("bert", "resnet", "protein", "water", "flow", "galaxy", "alloy", "climate", "ligand", "crystal"),
+    *("speech", "vision", "graph", "plasma", "genome", "ocean", "lattice", "polymer", "traffic", "soil"),
+)
+PROJECTS = (
+    *("astro", "bioinf", "chem", "climate", "cosmo", "geo", "materials", "med", "ml", "neuro", "nlp"),
+    *("nuclear", "optics", "physics", "robotics", "vision"),
+)
+
+
+def user_names(user: Int64) -> Names:
+    """``u001``, ``u002``, ... by order of first appearance."""
+    return Names(user.astype(np.int32), tuple(f"u{u + 1:03d}" for u in range(_count(user))))
+
+
+def account_names(user: Int64, accounts: int, rng: np.random.Generator) -> Names:
+    """Each user's project; project k has about 1/k as many users as the first."""
+    weights = 1 / np.arange(1, accounts + 1)
+    of_user = rng.choice(accounts, size=_count(user), p=weights / weights.sum())
+    return Names(of_user[user].astype(np.int32), tuple(project_name(a) for a in range(accounts)))
+
+
+def series_names(user: Int64, name: Int64) -> Names:
+    """Job names; the ``name``-th name of a user is the same for all its jobs and unlike the user's others."""
+    spot = (user * 7 + name) % (len(VERBS) * len(SUBJECTS))
+    lap = name // (len(VERBS) * len(SUBJECTS))
+    code, codes = np.unique(np.stack([spot, lap], axis=1), axis=0, return_inverse=True)
+    vocabulary = tuple(job_name(int(s), int(n)) for s, n in code)
+    return Names(codes.ravel().astype(np.int32), vocabulary)
+
+
+def project_name(number: int) -> str:
+    """The ``number``-th project."""
+    lap, word = divmod(number, len(PROJECTS))
+    return PROJECTS[word] + (f"-{_letters(lap)}" if lap else "")
+
+
+def job_name(number: int, lap: int) -> str:
+    """A verb and a subject; without digits, since traces number the jobs of one series."""
+    verb, subject = divmod(number, len(SUBJECTS))
+    # neighbouring numbers, which one user gets in turn, differ in both words
+    chosen = f"{VERBS[(verb + subject) % len(VERBS)]}-{SUBJECTS[subject]}"
+    return chosen + (f"-{_letters(lap)}" if lap else "")
+
+
+def _letters(number: int) -> str:
+    """1 -> b, 2 -> c, ..., 26 -> ba: a number in letters."""
+    high, low = divmod(number, 26)
+    return (_letters(high) if high else "") + chr(ord("a") + low)
+
+
+def _count(codes: Int64) -> int:
+    return int(codes.max(initial=-1)) + 1
+
+
+_PRESETS = resources.files("mirage.trace") / "presets"
 
 
 def presets() -> tuple[str, ...]:
     """Names of the models that come with Mirage."""
-    files = resources.files(_PRESETS).iterdir()
+    files = _PRESETS.iterdir()
     return tuple(sorted(f.name.removesuffix(".json") for f in files if f.name.endswith(".json")))
 
 
@@ -34,7 +136,7 @@ def workload_model(like: str) -> WorkloadModel:
     ``ConfigError`` where there is neither, or the file holds no valid model.
     """
     if like in presets():
-        with resources.as_file(resources.files(_PRESETS) / f"{like}.json") as path:
+        with resources.as_file(_PRESETS / f"{like}.json") as path:
             return load_model(path)
     if not Path(like).is_file():
         raise ConfigError(like, f"neither a model file nor a preset; presets are {', '.join(presets())}")

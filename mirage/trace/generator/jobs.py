@@ -12,7 +12,7 @@ import numpy as np
 from mirage.domain.job import ABSENT, JobState
 from mirage.trace.generator.arrivals import SILVER, BatchPlan, even, pick
 from mirage.trace.generator.model import SHORT_RUN, draw
-from mirage.trace.generator.series import Scores, SeriesTable, assign_series
+from mirage.trace.generator.series import NormalScores, SeriesTable, assign_series
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -50,7 +50,7 @@ def draw_jobs(model: WorkloadModel, plan: BatchPlan, rng: np.random.Generator) -
     offset = _offsets(model, plan.size, batch, rng)
     series_weight, own = _runtime_scores(model, plan, batch, rng)
     last = np.cumsum(plan.size) - 1
-    series = assign_series(model, plan, Scores(series_weight, own, last, offset[last]), rng)
+    series = assign_series(model, plan, NormalScores(series_weight, own, last, offset[last]), rng)
     of_job = series.of_batch[batch]
     cancel = _cancel_scores(model.habits.cancel_correlation, batch, of_job, rng)
     score = series_weight * series.score[of_job] + own

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.documentfaults import faults_of, reader_of
+from mirage.atomic_file import read_regular
+from mirage.documentreading import faults_of, reader_of
 from mirage.domain.errors import ConfigError
-from mirage.wholefile import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +54,7 @@ def draw(quantiles: Quantiles, uniform: Floats) -> Floats:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class RequestShape:
     """One request: nodes and limit (seconds), with its share of the class's jobs."""
 
     __pydantic_config__: ClassVar = _CLOSED
@@ -79,7 +79,7 @@ class JobClass:
     __pydantic_config__: ClassVar = _CLOSED
     shares: tuple[float, ...]
     """Share of all batches, one value a week."""
-    shapes: tuple[Shape, ...]
+    shapes: tuple[RequestShape, ...]
     batch_sizes: tuple[BatchSize, ...]
     new_series: float
     """Share of its batches that open a series."""
@@ -99,7 +99,7 @@ class JobClass:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrivals:
+class ArrivalModel:
     """When batches come."""
 
     __pydantic_config__: ClassVar = _CLOSED
@@ -210,7 +210,7 @@ class WorkloadModel:
     nodes: int
     cpus_per_node: int
     gres: tuple[Gres, ...]
-    arrivals: Arrivals
+    arrivals: ArrivalModel
     classes: tuple[JobClass, ...]
     habits: Habits
     chains: HandChains

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import TYPE_CHECKING
@@ -12,12 +13,56 @@ import numpy as np
 
 from mirage.trace.generator.arrivals import GOLDEN, SILVER
 from mirage.trace.generator.model import draw
-from mirage.trace.generator.recency import Recency
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mirage.domain.jobtable import Int64
     from mirage.trace.generator.arrivals import BatchPlan
     from mirage.trace.generator.model import Floats, JobClass, WorkloadModel
+
+NEIGHBOURS = 40
+"""Keys tried before none is taken to be free."""
+
+
+class Recency:
+    """Keys in the order of their last use, to find the one last used at about a given time."""
+
+    def __init__(self) -> None:
+        self._times: list[float] = []
+        self._keys: list[int] = []
+        self._last: dict[int, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def touch(self, key: int, now: float) -> None:
+        """Note a use; ``now`` is not before any earlier use."""
+        before = self._last.get(key)
+        if before is not None:
+            place = bisect_left(self._times, before)
+            while self._keys[place] != key:
+                place += 1
+            del self._times[place], self._keys[place]
+        self._times.append(now)
+        self._keys.append(key)
+        self._last[key] = now
+
+    def used_at(self, instant: float, free: Callable[[int], bool]) -> int | None:
+        """The key last used nearest to ``instant`` of those that are ``free``; ``None`` if none near is."""
+        high = bisect_right(self._times, instant)
+        low = high - 1
+        for _ in range(NEIGHBOURS):
+            newer = self._times[high] - instant if high < len(self._times) else math.inf
+            older = instant - self._times[low] if low >= 0 else math.inf
+            if newer == older:
+                return None
+            place = high if newer < older else low
+            if free(self._keys[place]):
+                return self._keys[place]
+            high, low = (high + 1, low) if newer < older else (high, low - 1)
+        return None
+
 
 ADOPTION = 6 * 3600.0
 """A batch that comes up to this long after a chain's next link was due takes the link's time."""
@@ -26,7 +71,7 @@ SCORE_STEP = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Scores:
+class NormalScores:
     """Normal scores of the jobs, by which users are taken to know how long their work will run."""
 
     series_weight: float
@@ -96,14 +141,16 @@ class _Draws:
     """Seconds from submission to the next link's, less the limit."""
 
 
-def assign_series(model: WorkloadModel, plan: BatchPlan, scores: Scores, rng: np.random.Generator) -> SeriesTable:
+def assign_series(
+    model: WorkloadModel, plan: BatchPlan, scores: NormalScores, rng: np.random.Generator
+) -> SeriesTable:
     """Give every batch of ``plan`` a series, in order of arrival."""
     author = _Author(model, plan, scores, _draws(model, plan, scores, rng), rng)
     author.write()
     return author.table()
 
 
-def _draws(model: WorkloadModel, plan: BatchPlan, scores: Scores, rng: np.random.Generator) -> _Draws:
+def _draws(model: WorkloadModel, plan: BatchPlan, scores: NormalScores, rng: np.random.Generator) -> _Draws:
     """All random numbers of the batches."""
     count = len(plan.time)
     uniform = [rng.random(count).tolist() for _ in range(6)]
@@ -143,7 +190,7 @@ class _Author:
         self,
         model: WorkloadModel,
         plan: BatchPlan,
-        scores: Scores,
+        scores: NormalScores,
         draws: _Draws,
         rng: np.random.Generator,
     ) -> None:

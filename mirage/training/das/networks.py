@@ -9,12 +9,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from mirage.allocation.ddl.das.loops.seeing import NODE, PAIR
-from mirage.allocation.ddl.das.sight import TASK
+from mirage.allocation.ddl.das.observation import TASK
+from mirage.allocation.ddl.kernel.das_seeing import NODE, PAIR
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class DasShape:
     """Kind and size of the agents."""
 
     communicates: bool = True
@@ -28,7 +28,7 @@ class Shape:
     likenesses: int = 4
 
 
-class Waiting(NamedTuple):
+class OrderingInput(NamedTuple):
     """Input of the ordering agent and the critic, padded to one length: (B, J, ...)."""
 
     base: Tensor
@@ -59,7 +59,7 @@ class SqueezeAndCommunicate(nn.Module):
         return heard
 
 
-class Attention(nn.Module):
+class SelfAttention(nn.Module):
     """Self-attention over the list, normalised first (Xiong et al., ICML 2020), written out for ONNX."""
 
     def __init__(self, width: int, heads: int) -> None:
@@ -102,12 +102,12 @@ class Positions(nn.Module):
 class OrderingNet(nn.Module):
     """Mean priority scores: a linear function of features of good heuristics, and a trained correction."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: DasShape) -> None:
         super().__init__()
         self.task = nn.Linear(len(TASK), shape.width)
         self.heard = SqueezeAndCommunicate(shape.width) if shape.communicates else None
         self.places = Positions(shape.width)
-        self.blocks = nn.ModuleList(Attention(shape.width, shape.heads) for _ in range(shape.layers))
+        self.blocks = nn.ModuleList(SelfAttention(shape.width, shape.heads) for _ in range(shape.layers))
         self.last = nn.LayerNorm(shape.width)
         self.correction = nn.Linear(shape.width, 1)
         _silence(self.correction)
@@ -133,7 +133,7 @@ BASE_SCORE = (1.0, 0.0, 0.0, -0.6)
 class PlacementNet(nn.Module):
     """Parameters of the process for each task and machine: mean, labels, likeness; and each task's timeout."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: DasShape) -> None:
         super().__init__()
         self.shape = shape
         self.task, self.node = nn.Linear(len(TASK), shape.width), nn.Linear(len(NODE), shape.width)
@@ -170,7 +170,7 @@ PATIENCE = -0.15
 are not taken."""
 
 
-class Critic(nn.Module):
+class DasCritic(nn.Module):
     """Estimated cost to go, from the whole state: tasks and machines pooled, and the progress of the set of tasks.
 
     The cost to go of other runs of the same set at that time is its base; it learns the difference.
@@ -185,7 +185,7 @@ class Critic(nn.Module):
         self.value = nn.Sequential(nn.Linear(2 * width + 4, width), nn.ReLU(), nn.Linear(width, 1))
         _silence(self.value[-1])
 
-    def forward(self, seen: Waiting, group: Tensor) -> Tensor:
+    def forward(self, seen: OrderingInput, group: Tensor) -> Tensor:
         """(B,), by ``group`` (B, 4): ``rewards.group_features``."""
         told = torch.cat([seen.base / 10.0, seen.task], dim=-1)
         tasks = (self.task(told) * seen.mask.unsqueeze(-1)).sum(dim=1) / 20.0

@@ -9,16 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.domain.decision import WaitForecast
-from mirage.domain.outcome import ZERO_WITHIN
-from mirage.replay.bootstrap import Estimate, Resampling, resample_episodes, weighted_mean
+from mirage.domain.objective import ZERO_WITHIN
+from mirage.replay.intervals import IntervalEstimate, Resampling, resample_episodes, weighted_mean
 from mirage.replay.metrics import CLOSE_WITHIN, ratio
-from mirage.replay.panel import ORACLE, REACTIVE
+from mirage.replay.results import ORACLE, REACTIVE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from mirage.training.evaluation.plan import Method, Setting
-    from mirage.training.evaluation.playing import Forecast, Played
+    from mirage.training.evaluation.plan import EvaluationSetting, Method
+    from mirage.training.evaluation.playing import PlayedEpisode, ScoredForecast
     from mirage.training.evaluation.schedule import Found
 
 Floats = NDArray[np.float64]
@@ -35,7 +35,7 @@ ENDS = (0.1, 0.9)
 class Spread:
     """A mean over seeds with its interval over handovers, and the smallest and largest seed."""
 
-    mean: Estimate
+    mean: IntervalEstimate
     least: float
     most: float
 
@@ -56,10 +56,10 @@ class Calibration:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class FigureRow:
     """One method on one setting. Times in hours, shares within 0 and 1."""
 
-    setting: Setting
+    setting: EvaluationSetting
     method: Method
     seeds: int
     hand_overs: int
@@ -91,8 +91,8 @@ class Row:
 class Figures:
     """All rows, settings one after the other."""
 
-    rows: tuple[Row, ...]
-    left_out: tuple[tuple[Setting, int], ...]
+    rows: tuple[FigureRow, ...]
+    left_out: tuple[tuple[EvaluationSetting, int], ...]
     """Episodes omitted because some method has no handover in them, by setting."""
     resampling: Resampling
     block_episodes: int
@@ -133,17 +133,17 @@ class _Panel:
     def _methods(self) -> tuple[Method, ...]:
         return tuple(dict.fromkeys(one.run.method for one in self._found))
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[FigureRow]:
         return [self._row(method) for method in self._methods()]
 
-    def _row(self, method: Method) -> Row:
+    def _row(self, method: Method) -> FigureRow:
         x, runs = self._x[method.label], [one for one in self._found if one.run.method == method]
         episodes = [episode for one in runs for episode in one.episodes]
         asked = sum(episode.asked for episode in episodes)
         trained = [
             one.learned.seconds for one in runs if one.learned is not None and one.learned.seconds is not None
         ]
-        return Row(
+        return FigureRow(
             setting=self.setting,
             method=method,
             seeds=method.seeds,
@@ -172,10 +172,12 @@ class _Panel:
         together = tell(weighted_mean(np.mean(values, axis=0, dtype=np.float64), self._weights))
         return Spread(self._estimate(together), min(seeds), max(seeds))
 
-    def _estimate(self, replicates: Floats) -> Estimate:
+    def _estimate(self, replicates: Floats) -> IntervalEstimate:
         count = self.resamples.weights.shape[1]
         return (
-            self.resamples.estimate(replicates, count / self.resamples.length) if count else Estimate(float("nan"))
+            self.resamples.estimate(replicates, count / self.resamples.length)
+            if count
+            else IntervalEstimate(float("nan"))
         )
 
     def _mean(self, values: Floats, rows: int) -> Floats:
@@ -204,7 +206,7 @@ class _Panel:
         return self._spread(abs(x) - abs(self._x[ORACLE][0]))
 
 
-def _outcomes(episodes: Sequence[Played]) -> dict[int, int]:
+def _outcomes(episodes: Sequence[PlayedEpisode]) -> dict[int, int]:
     """x in seconds by the number of the episode."""
     return {
         one.number: one.successor_start - one.predecessor_end
@@ -213,7 +215,7 @@ def _outcomes(episodes: Sequence[Played]) -> dict[int, int]:
     }
 
 
-def calibration_of(forecasts: Sequence[Forecast]) -> Calibration | None:
+def calibration_of(forecasts: Sequence[ScoredForecast]) -> Calibration | None:
     """Scores of all forecasts; ``None`` without any forecast."""
     answered = [forecast for forecast in forecasts if forecast.levels]
     if not answered:
@@ -237,5 +239,5 @@ def pinball(truth: Floats, foreseen: Floats, levels: Sequence[float]) -> Floats:
     return np.maximum(level * off, (level - 1) * off)
 
 
-def _at(forecast: Forecast, level: float) -> float:
+def _at(forecast: ScoredForecast, level: float) -> float:
     return WaitForecast(forecast.levels, forecast.waits).at(level)

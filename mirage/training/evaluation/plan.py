@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mirage.domain.bounds import format_instant
 from mirage.domain.errors import ConfigError
-from mirage.domain.instants import spell_instant
 from mirage.features.schema import schema
-from mirage.features.window import LENGTH, SPACING
+from mirage.features.summary import LENGTH, SPACING
 from mirage.predictors.lookahead import Lookahead
 from mirage.predictors.members import COMBINED, members_of
 from mirage.replay.plan import ReplayPlan
-from mirage.training.lessons import Lessons
+from mirage.training.dataset_split import DatasetSplit
 from mirage.training.tables import TablePlan
 
 if TYPE_CHECKING:
@@ -47,13 +47,13 @@ class Method:
         return Lookahead.name in parts_of(self.name)
 
     @property
-    def runs(self) -> tuple[Run, ...]:
+    def runs(self) -> tuple[EvaluationRun, ...]:
         """The runs of the method: one for each seed."""
-        return tuple(Run(self, seed) for seed in range(max(1, self.seeds)))
+        return tuple(EvaluationRun(self, seed) for seed in range(max(1, self.seeds)))
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class EvaluationRun:
     """A method with one of its seeds."""
 
     method: Method
@@ -66,7 +66,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class EvaluationSetting:
     """Size of a cluster, and of the service."""
 
     cluster_nodes: int
@@ -78,7 +78,7 @@ class EvaluationPlan:
     """Everything that figures depend on besides trace and cluster. Times and durations in seconds."""
 
     methods: tuple[Method, ...]
-    settings: tuple[Setting, ...]
+    settings: tuple[EvaluationSetting, ...]
     train_from: Seconds
     """First training handover."""
     validate_from: Seconds
@@ -112,7 +112,7 @@ class EvaluationPlan:
             self._check_history(trace)
             self.tables.check(trace)
 
-    def _check_episodes(self, setting: Setting, trace: JobTable) -> None:
+    def _check_episodes(self, setting: EvaluationSetting, trace: JobTable) -> None:
         """Check as the replay does, with this command's option names."""
         try:
             self.replay(setting).check(trace)
@@ -125,14 +125,14 @@ class EvaluationPlan:
         if self.train_from < first + LENGTH * SPACING:
             raise ConfigError(
                 "--train-from",
-                f"{spell_instant(self.train_from)} leaves no day of the queue before the first handover: the "
-                f"trace begins at {spell_instant(first)}",
+                f"{format_instant(self.train_from)} leaves no day of the queue before the first handover: the "
+                f"trace begins at {format_instant(first)}",
             )
 
     @property
-    def lessons(self) -> Lessons:
+    def lessons(self) -> DatasetSplit:
         """The split by time. Raises ``ConfigError`` for times that do not ascend."""
-        return Lessons(self.train_from, self.validate_from, self.test_from)
+        return DatasetSplit(self.train_from, self.validate_from, self.test_from)
 
     @property
     def tables(self) -> TablePlan:
@@ -142,7 +142,7 @@ class EvaluationPlan:
             self.train_from, self.test_from, sizes, self.limit, self.teach_every, self.grid, self.partition
         )
 
-    def replay(self, setting: Setting) -> ReplayPlan:
+    def replay(self, setting: EvaluationSetting) -> ReplayPlan:
         """The handovers of the test."""
         return ReplayPlan(
             (), setting.nodes, self.limit, self.test_from, self.test_to, self.every, partition=self.partition

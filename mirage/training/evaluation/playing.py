@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mirage.control.observing import Observer
+from mirage.control.observations import ObservationBuilder
 from mirage.domain.decision import WaitForecast, Wants, forecast_of
 from mirage.domain.job import NEVER
-from mirage.replay.episodes import keep_alive
-from mirage.replay.opening import PATIENCE, Background
+from mirage.replay.episodes import PATIENCE, Background, keep_alive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from mirage.domain.jobtable import JobTable
     from mirage.domain.snapshot import Snapshot
     from mirage.ports import Predictor
-    from mirage.replay.opening import Opening
+    from mirage.replay.episodes import Opening
     from mirage.replay.plan import ReplayPlan
     from mirage.simulator.cluster import ClusterConfig
 
@@ -33,7 +32,7 @@ PROBES = tuple(hours * HOUR for hours in (36, 24, 12, 6, 3))
 
 
 @dataclass(frozen=True, slots=True)
-class Forecast:
+class ScoredForecast:
     """The prediction for a job submitted at one time, and the simulated result."""
 
     lead: Seconds
@@ -47,7 +46,7 @@ class Forecast:
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class PlayedEpisode:
     """Result of one method in one episode."""
 
     number: int
@@ -62,11 +61,11 @@ class Played:
     seconds: float
     """Sum of their durations in seconds (wall-clock time)."""
     troubles: tuple[str, ...]
-    forecasts: tuple[Forecast, ...] = ()
+    forecasts: tuple[ScoredForecast, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Actor:
+class PlayableMethod:
     """One method, ready to play."""
 
     label: str
@@ -98,8 +97,12 @@ class Timed:
 
 
 def play_episodes(
-    trace: JobTable, cluster: ClusterConfig, plan: ReplayPlan, numbers: Sequence[int], actors: Sequence[Actor]
-) -> Iterator[tuple[Played, ...]]:
+    trace: JobTable,
+    cluster: ClusterConfig,
+    plan: ReplayPlan,
+    numbers: Sequence[int],
+    actors: Sequence[PlayableMethod],
+) -> Iterator[tuple[PlayedEpisode, ...]]:
     """Run the episodes of these numbers (ascending), each with every actor, in their order.
 
     Raises ``SubmissionRejected`` where the cluster rejects the service's job.
@@ -111,7 +114,7 @@ def play_episodes(
         opening = background.open(plan.chain())
         if opening is None:
             text = f"no first link: it would not start within {PATIENCE // 86_400} days"
-            yield tuple(Played(number, starts[number], None, None, None, 0, 0.0, (text,)) for _ in actors)
+            yield tuple(PlayedEpisode(number, starts[number], None, None, None, 0, 0.0, (text,)) for _ in actors)
             continue
         foreseen = _foreseen(opening, plan, actors)
         yield tuple(
@@ -121,14 +124,14 @@ def play_episodes(
 
 
 def _play(
-    opening: Opening, plan: ReplayPlan, actor: Actor, number: int, forecasts: tuple[Forecast, ...]
-) -> Played:
+    opening: Opening, plan: ReplayPlan, actor: PlayableMethod, number: int, forecasts: tuple[ScoredForecast, ...]
+) -> PlayedEpisode:
     """The episode as the replay runs it."""
     timed = Timed(actor.build(opening.cluster))
     record, troubles = keep_alive(opening, plan.chain(), plan, timed)
     started = [link for link in record.links if link.started]
     ended = len(started) > 1 and started[0].final
-    return Played(
+    return PlayedEpisode(
         number=number,
         start=plan.episode_starts()[number],
         predecessor_end=started[0].end if ended else None,
@@ -141,16 +144,18 @@ def _play(
     )
 
 
-def _foreseen(opening: Opening, plan: ReplayPlan, actors: Sequence[Actor]) -> list[tuple[Forecast, ...]]:
+def _foreseen(
+    opening: Opening, plan: ReplayPlan, actors: Sequence[PlayableMethod]
+) -> list[tuple[ScoredForecast, ...]]:
     """Forecasts of every actor at ``PROBES``, as far as it predicts waits."""
     asked = [actor for actor in actors if actor.foresees]
-    found: dict[str, list[Forecast]] = {actor.label: [] for actor in actors}
+    found: dict[str, list[ScoredForecast]] = {actor.label: [] for actor in actors}
     for probe in _probes(opening, plan, asked) if asked else ():
         for actor in asked:
             forecast = _forecast(actor.build(probe.cluster), probe.observation(actor.wants))
             levels = forecast.levels if forecast is not None else ()
             waits = tuple(start - probe.snapshot.time for start in forecast.starts) if forecast is not None else ()
-            found[actor.label].append(Forecast(probe.lead, levels, waits, probe.wait))
+            found[actor.label].append(ScoredForecast(probe.lead, levels, waits, probe.wait))
     return [tuple(found[actor.label]) for actor in actors]
 
 
@@ -163,7 +168,7 @@ class _Probe:
     wait: Seconds
     """The simulated wait in seconds, if submitted now."""
     cluster: SimulatedCluster
-    observer: Observer
+    observer: ObservationBuilder
     snapshot: Snapshot
     predecessor: Job | None
     request: JobRequest
@@ -172,7 +177,7 @@ class _Probe:
         return self.observer.observe(self.snapshot, self.predecessor, self.request, wants)
 
 
-def _probes(opening: Opening, plan: ReplayPlan, actors: Sequence[Actor]) -> Iterator[_Probe]:
+def _probes(opening: Opening, plan: ReplayPlan, actors: Sequence[PlayableMethod]) -> Iterator[_Probe]:
     """Observations as in the control loop, on one copy that continues from probe to probe."""
     chain, first = plan.chain(), opening.cluster.now()
     own, request, end = chain.link_request(1), chain.link_request(2), first + plan.limit
@@ -181,7 +186,7 @@ def _probes(opening: Opening, plan: ReplayPlan, actors: Sequence[Actor]) -> Iter
     watching = next((actor.wants for actor in actors if actor.wants.window), Wants())
     seen = opening.copy()
     cluster = seen.cluster
-    observer = Observer(cluster, cluster, cluster, cluster, seen.windows)
+    observer = ObservationBuilder(cluster, cluster, cluster, cluster, seen.windows)
     for time, start in zip(times.tolist(), starts.tolist(), strict=True):
         snapshot = _watched(cluster, observer, watching, time, plan.tick)
         if start != NEVER:
@@ -190,7 +195,7 @@ def _probes(opening: Opening, plan: ReplayPlan, actors: Sequence[Actor]) -> Iter
 
 
 def _watched(
-    cluster: SimulatedCluster, observer: Observer, wants: Wants, until: Seconds, tick: Seconds
+    cluster: SimulatedCluster, observer: ObservationBuilder, wants: Wants, until: Seconds, tick: Seconds
 ) -> Snapshot:
     """The snapshot of ``until``; if windows are required, all snapshots before are observed first."""
     while True:

@@ -1,8 +1,12 @@
-"""Figures of an evaluation as a table on the terminal, as Markdown, and as one JSON document."""
+"""An evaluation as a table on the terminal, as Markdown, as one JSON document, and as one HTML file.
+
+The HTML file is self-contained, without scripts and requests.
+"""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from html import escape
 from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
@@ -10,26 +14,26 @@ from rich.table import Table
 from rich.text import Text
 
 from mirage.replay.metrics import for_json
-from mirage.replay.panel import ORACLE, REACTIVE
+from mirage.replay.results import ORACLE, REACTIVE
 from mirage.replay.wording import duration, hours, hours_interval, instant, percent, percent_interval, plural
 from mirage.training.evaluation.playing import PROBES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from mirage.training.evaluation.figures import Figures, Row, Spread
-    from mirage.training.evaluation.plan import EvaluationPlan, Setting
+    from mirage.training.evaluation.figures import FigureRow, Figures, Spread
+    from mirage.training.evaluation.plan import EvaluationPlan, EvaluationSetting
 
 Cell = tuple[str, str]
 """A figure, and a second value in small print."""
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ReportColumn:
     """One figure of every method."""
 
     heading: str
-    read: Callable[[Row], Cell]
+    read: Callable[[FigureRow], Cell]
     essential: bool = False
     """Shown on a narrow terminal."""
 
@@ -46,19 +50,19 @@ def _share(spread: Spread | None) -> Cell:
     return percent(spread.mean.value), percent_interval(spread.mean)
 
 
-def _seeds(row: Row) -> Cell:
+def _seeds(row: FigureRow) -> Cell:
     """Smallest and largest mean |x| among the seeds."""
     if row.seeds < 2:
         return "", ""
     return f"{hours(row.distance.least)} to {hours(row.distance.most)}", ""
 
 
-def _coverage(row: Row) -> Cell:
+def _coverage(row: FigureRow) -> Cell:
     known = row.calibration
     return ("", "") if known is None or known.coverage is None else (percent(known.coverage), "")
 
 
-def _pinball(row: Row) -> Cell:
+def _pinball(row: FigureRow) -> Cell:
     known = row.calibration
     if known is None:
         return "", ""
@@ -66,11 +70,11 @@ def _pinball(row: Row) -> Cell:
     return hours(known.pinball), partly
 
 
-def _milliseconds(row: Row) -> Cell:
+def _milliseconds(row: FigureRow) -> Cell:
     return ("", "") if row.method.name in (REACTIVE, ORACLE) else (f"{row.decision_ms:.2g}", "")
 
 
-def _training(row: Row) -> Cell:
+def _training(row: FigureRow) -> Cell:
     return ("", "") if row.training_s is None else (f"{row.training_s:.0f}", "")
 
 
@@ -81,25 +85,27 @@ _ENDS = (REACTIVE, ORACLE)
 """The two ends of the gap."""
 
 COLUMNS = (
-    Column("mean |x|, h", lambda row: _hours(row.distance), essential=True),
-    Column("by seed", _seeds),
-    Column("interruption, h", lambda row: _hours(row.interruption), essential=True),
-    Column("overlap, h", lambda row: _hours(row.overlap), essential=True),
-    Column("no interruption", lambda row: _share(row.uninterrupted)),
-    Column("within 30 min", lambda row: _share(row.close), essential=True),
-    Column(
+    ReportColumn("mean |x|, h", lambda row: _hours(row.distance), essential=True),
+    ReportColumn("by seed", _seeds),
+    ReportColumn("interruption, h", lambda row: _hours(row.interruption), essential=True),
+    ReportColumn("overlap, h", lambda row: _hours(row.overlap), essential=True),
+    ReportColumn("no interruption", lambda row: _share(row.uninterrupted)),
+    ReportColumn("within 30 min", lambda row: _share(row.close), essential=True),
+    ReportColumn(
         "less interrupted", lambda row: _share(row.less_interrupted) if row.method.name != REACTIVE else ("", "")
     ),
-    Column(
+    ReportColumn(
         "gap closed",
         lambda row: _share(row.gap_closed) if row.method.name not in _ENDS else ("", ""),
         essential=True,
     ),
-    Column("regret, h", lambda row: _hours(row.regret) if row.method.name != ORACLE else ("", ""), essential=True),
-    Column("P10-P90 covers", _coverage),
-    Column("pinball, h", _pinball),
-    Column("decision, ms", _milliseconds),
-    Column("training, s", _training),
+    ReportColumn(
+        "regret, h", lambda row: _hours(row.regret) if row.method.name != ORACLE else ("", ""), essential=True
+    ),
+    ReportColumn("P10-P90 covers", _coverage),
+    ReportColumn("pinball, h", _pinball),
+    ReportColumn("decision, ms", _milliseconds),
+    ReportColumn("training, s", _training),
 )
 _BARE = ("less interrupted", "regret, h")
 """Columns without interval on a narrow terminal."""
@@ -138,12 +144,12 @@ def describe(plan: EvaluationPlan, figures: Figures) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-def title_of(setting: Setting) -> str:
+def title_of(setting: EvaluationSetting) -> str:
     """Title of a setting: cluster size and link size."""
     return f"{plural(setting.cluster_nodes, 'node')}, links of {setting.nodes}"
 
 
-def sections(figures: Figures) -> Iterator[tuple[Setting, list[Row]]]:
+def sections(figures: Figures) -> Iterator[tuple[EvaluationSetting, list[FigureRow]]]:
     """Each setting with its rows."""
     for setting in dict.fromkeys(row.setting for row in figures.rows):
         yield setting, [row for row in figures.rows if row.setting == setting]
@@ -182,12 +188,12 @@ def markdown(plan: EvaluationPlan, figures: Figures) -> str:
     return "\n".join([*lines, *describe(plan, figures), ""])
 
 
-def _line(row: Row) -> str:
+def _line(row: FigureRow) -> str:
     cells = [_inline(column, row) for column in COLUMNS]
     return f"| {row.method.label} | " + " | ".join(cells) + " |"
 
 
-def _inline(column: Column, row: Row) -> str:
+def _inline(column: ReportColumn, row: FigureRow) -> str:
     value, small = column.read(row)
     return f"{value} ({small})" if small and column.heading not in _BARE else value
 
@@ -204,3 +210,38 @@ def document(plan: EvaluationPlan, figures: Figures, trace: str, cluster: str) -
         "said": list(describe(plan, figures)),
         **told,
     }
+
+
+_STYLE = """
+:root { color-scheme: light dark; font: 15px/1.5 system-ui, sans-serif }
+body { max-width: 100rem; margin: 2rem auto; padding: 0 1rem }
+div { overflow-x: auto }
+table { border-collapse: collapse; margin: 0 0 2rem }
+th, td { padding: .3rem .7rem; text-align: right; vertical-align: top; border-bottom: 1px solid #8884 }
+th:first-child { text-align: left }
+small { display: block; opacity: .7; white-space: nowrap }
+"""
+
+
+def evaluation_page(plan: EvaluationPlan, figures: Figures, title: str) -> str:
+    """The page as text; the same figures give the same bytes."""
+    tables = "".join(_section(title_of(setting), rows) for setting, rows in sections(figures))
+    said = "".join(f"<p>{escape(sentence)}</p>" for sentence in describe(plan, figures))
+    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{_STYLE}</style>'
+    body = f"<h1>{escape(title)}</h1>{tables}{said}"
+    return f"<!doctype html><html lang=en><head>{head}</head><body>{body}</body></html>\n"
+
+
+def _section(title: str, rows: list[FigureRow]) -> str:
+    heads = "".join(f"<th>{escape(column.heading)}</th>" for column in COLUMNS)
+    lines = "".join(f"<tr><th>{escape(row.method.label)}</th>{_cells(row)}</tr>" for row in rows)
+    table = f"<table><thead><tr><th>method</th>{heads}</tr></thead><tbody>{lines}</tbody></table>"
+    return f"<h2>{escape(title)} ({rows[0].hand_overs} handovers)</h2><div>{table}</div>"
+
+
+def _cells(row: FigureRow) -> str:
+    return "".join(f"<td>{escape(value)}{_small(small)}</td>" for value, small in (c.read(row) for c in COLUMNS))
+
+
+def _small(text: str) -> str:
+    return f"<small>{escape(text)}</small>" if text else ""

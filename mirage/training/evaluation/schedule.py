@@ -1,52 +1,145 @@
-"""Run an evaluation: train, run missing episodes in several processes, and report progress."""
+"""Run an evaluation: train, run missing episodes in several processes, and report progress.
+
+Among the methods are look-aheads with deliberate errors: the value of a plan if the cluster differs from its
+configuration.
+"""
 
 from __future__ import annotations
 
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Self
+
+import numpy as np
 
 from mirage import __version__
 from mirage.domain.chain import Steering
+from mirage.domain.decision import Wants
 from mirage.domain.errors import ConfigError, PluginNotFound
+from mirage.domain.job import ABSENT, JobState
 from mirage.ownprocess import spawning
+from mirage.predictors.baselines import Reactive
 from mirage.predictors.lookahead import Lookahead
-from mirage.predictors.reactive import Reactive
 from mirage.predictors.registry import build_predictor, build_trainer
-from mirage.replay.episodes import policy_predictor
-from mirage.replay.oracle import Oracle
+from mirage.replay.episodes import Oracle, policy_predictor
 from mirage.replay.plan import split_policy
-from mirage.simulator.configuration.resize import with_nodes
-from mirage.training.evaluation.models import Learned, TrainedModels
+from mirage.simulator.cluster import with_nodes
+from mirage.training.chunks import cluster_fingerprint, trace_fingerprint
 from mirage.training.evaluation.plan import parts_of
-from mirage.training.evaluation.planner import OLD, MonthOld, mistaken
-from mirage.training.evaluation.playing import Actor, Played, play_episodes
-from mirage.training.evaluation.results import Cell, read_part, write_part
-from mirage.training.fingerprint import cluster_fingerprint, trace_fingerprint
-from mirage.training.workers import leave_with_parent
+from mirage.training.evaluation.playing import PlayableMethod, PlayedEpisode, play_episodes
+from mirage.training.evaluation.results import Cell, TrainedModels, TrainedRun, read_part, write_part
+from mirage.training.launch import leave_with_parent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from mirage.backends.simulated import SimulatedCluster
+    from mirage.domain.decision import Observation, Prediction
+    from mirage.domain.job import Seconds
     from mirage.domain.jobtable import JobTable
     from mirage.ports import Predictor
     from mirage.predictors.registry import Factory
     from mirage.replay.plan import ReplayPlan
     from mirage.simulator.cluster import ClusterConfig
-    from mirage.training.evaluation.plan import EvaluationPlan, Method, Run, Setting
+    from mirage.training.evaluation.plan import EvaluationPlan, EvaluationRun, EvaluationSetting, Method
+
+MONTH = 28 * 86_400
+"""Whole weeks, so that the hours of the week stay what they are."""
+
+OLD = "month-old"
+
+
+def _fewer(config: ClusterConfig) -> ClusterConfig:
+    count = config.node_count
+    return with_nodes(config, min(count - 1, round(0.95 * count)))
+
+
+def _more(config: ClusterConfig) -> ClusterConfig:
+    count = config.node_count
+    return with_nodes(config, max(count + 1, round(1.05 * count)))
+
+
+def _without_user_limits(config: ClusterConfig) -> ClusterConfig:
+    free = replace(config.default_association, max_jobs=-1)
+    users = tuple(replace(row, max_jobs=-1) if row.user else row for row in config.associations)
+    qos = tuple(replace(one, max_jobs_per_user=-1) for one in config.qos)
+    return replace(config, default_association=free, associations=users, qos=qos)
+
+
+def _with_other_priorities(config: ClusterConfig) -> ClusterConfig:
+    """Age counts half, and size as much as age: a queue that serves large jobs first."""
+    age = config.priority.age // 2
+    return replace(config, priority=replace(config.priority, age=age, job_size=max(age, config.priority.job_size)))
+
+
+_ERRORS: dict[str, Callable[[ClusterConfig], ClusterConfig]] = {
+    "nodes+5%": _more,
+    "nodes-5%": _fewer,
+    "no-user-limit": _without_user_limits,
+    "priorities": _with_other_priorities,
+    OLD: lambda config: config,
+}
+
+ERRORS = tuple(_ERRORS)
+
+
+def mistaken(config: ClusterConfig, error: str) -> ClusterConfig:
+    """The cluster as seen by a planner with this error; unchanged for an empty one. Raises ``ConfigError``."""
+    if not error:
+        return config
+    if error not in _ERRORS:
+        raise ConfigError("--planner-error", f"unknown error {error!r} (choose from {', '.join(ERRORS)})")
+    wrong = _ERRORS[error](config)
+    if wrong == config and error != OLD:
+        raise ConfigError("--planner-error", f"{error} changes nothing on {config.name}")
+    return wrong
+
+
+class MonthOld:
+    """A look-ahead that uses the jobs known four weeks ago instead of those until now."""
+
+    def __init__(self, predictor: Predictor) -> None:
+        self._predictor = predictor
+        self.name = predictor.name
+        wants = predictor.wants
+        self.wants = replace(wants, history=wants.history + MONTH) if wants.history else Wants()
+
+    def predict(self, observation: Observation) -> Prediction:
+        """As the predictor itself. Raises what it raises."""
+        history = observation.history
+        if history is not None:
+            observation = replace(observation, history=aged(history, observation.time))
+        return self._predictor.predict(observation)
+
+
+def aged(history: JobTable, now: Seconds) -> JobTable:
+    """The jobs known ``MONTH`` before ``now``, with every time moved by as much towards ``now``."""
+    then = now - MONTH
+    known = history.take(history.submit <= then)
+    started = (known.start != ABSENT) & (known.start <= then)
+    left = (known.end != ABSENT) & (known.end <= then)
+    return replace(
+        known,
+        submit=known.submit + MONTH,
+        eligible=np.where(known.eligible != ABSENT, known.eligible + MONTH, ABSENT),
+        start=np.where(started, known.start + MONTH, ABSENT),
+        end=np.where(left, known.end + MONTH, ABSENT),
+        state=np.where(left, known.state, np.where(started, int(JobState.RUNNING), int(JobState.PENDING))).astype(
+            np.int8
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
     """Results of one run on one setting."""
 
-    setting: Setting
-    run: Run
-    episodes: tuple[Played, ...]
+    setting: EvaluationSetting
+    run: EvaluationRun
+    episodes: tuple[PlayedEpisode, ...]
     """Episodes by number."""
-    learned: Learned | None
+    learned: TrainedRun | None
     """The models trained for it; ``None`` without training."""
 
 
@@ -54,8 +147,8 @@ class Found:
 class _Task:
     """Runs on some consecutive episodes of a setting."""
 
-    setting: Setting
-    runs: tuple[tuple[Run, Learned | None], ...]
+    setting: EvaluationSetting
+    runs: tuple[tuple[EvaluationRun, TrainedRun | None], ...]
     numbers: range
 
 
@@ -111,7 +204,7 @@ class Evaluation:
         more than before.
         """
         finished: list[Found] = []
-        with _Pool(_Bench(self._trace, self._worlds, self._plan), self._workers) as pool:
+        with _WorkerPool(_Bench(self._trace, self._worlds, self._plan), self._workers) as pool:
             for methods in _together(self._plan.methods):
                 learned = {run: self._learned(run, say) for method in methods for run in method.runs}
                 self._play(learned, pool, say)
@@ -120,14 +213,16 @@ class Evaluation:
                 show(list(finished))
         return finished
 
-    def _learned(self, run: Run, say: Callable[[str], None]) -> Learned | None:
+    def _learned(self, run: EvaluationRun, say: Callable[[str], None]) -> TrainedRun | None:
         return self._models.learned(run, say) if run.method.seeds else None
 
     def _order(self, found: Found) -> tuple[int, int, int]:
         settings, methods = self._plan.settings, self._plan.methods
         return settings.index(found.setting), methods.index(found.run.method), found.run.seed
 
-    def _play(self, learned: dict[Run, Learned | None], pool: _Pool, say: Callable[[str], None]) -> None:
+    def _play(
+        self, learned: dict[EvaluationRun, TrainedRun | None], pool: _WorkerPool, say: Callable[[str], None]
+    ) -> None:
         tasks = [task for setting in self._plan.settings for task in self._missing(setting, learned)]
         names = ", ".join(run.label for run in learned)
         for number, (task, result) in enumerate(pool.played(tasks), start=1):
@@ -135,7 +230,9 @@ class Evaluation:
                 write_part(self._folder, self._cell(task.setting, run, models), episodes)
             say(f"played {number} of {len(tasks)} parts of {names}")
 
-    def _missing(self, setting: Setting, learned: dict[Run, Learned | None]) -> Iterator[_Task]:
+    def _missing(
+        self, setting: EvaluationSetting, learned: dict[EvaluationRun, TrainedRun | None]
+    ) -> Iterator[_Task]:
         for numbers in self._plan.parts():
             runs = tuple(
                 (run, models)
@@ -145,14 +242,14 @@ class Evaluation:
             if runs:
                 yield _Task(setting, runs, numbers)
 
-    def _found(self, learned: dict[Run, Learned | None]) -> list[Found]:
+    def _found(self, learned: dict[EvaluationRun, TrainedRun | None]) -> list[Found]:
         return [
             Found(setting, run, tuple(self._episodes(self._cell(setting, run, models))), models)
             for setting in self._plan.settings
             for run, models in learned.items()
         ]
 
-    def _episodes(self, cell: Cell) -> Iterator[Played]:
+    def _episodes(self, cell: Cell) -> Iterator[PlayedEpisode]:
         for numbers in self._plan.parts():
             part = read_part(self._folder, cell, numbers)
             if part is None:
@@ -161,7 +258,7 @@ class Evaluation:
                 )
             yield from part
 
-    def _cell(self, setting: Setting, run: Run, learned: Learned | None) -> Cell:
+    def _cell(self, setting: EvaluationSetting, run: EvaluationRun, learned: TrainedRun | None) -> Cell:
         world, replay = self._worlds[setting.cluster_nodes], self._plan.replay(setting)
         told = {name: value for name, value in asdict(replay).items() if name not in ("policies", "end")}
         planner = cluster_fingerprint(mistaken(world, run.method.error))
@@ -193,7 +290,7 @@ class _Bench:
     worlds: dict[int, ClusterConfig]
     plan: EvaluationPlan
 
-    def play(self, task: _Task) -> list[list[Played]]:
+    def play(self, task: _Task) -> list[list[PlayedEpisode]]:
         """The episodes of each run, in the task's order."""
         world, replay = self.worlds[task.setting.cluster_nodes], self.plan.replay(task.setting)
         actors = [_actor(run, learned, replay, world) for run, learned in task.runs]
@@ -201,7 +298,9 @@ class _Bench:
         return [[played[place] for played in episodes] for place in range(len(actors))]
 
 
-def _actor(run: Run, learned: Learned | None, replay: ReplayPlan, world: ClusterConfig) -> Actor:
+def _actor(
+    run: EvaluationRun, learned: TrainedRun | None, replay: ReplayPlan, world: ClusterConfig
+) -> PlayableMethod:
     method = run.method
     planner = mistaken(world, method.error)
     models = {name: _once(f"{name}:{model.folder}") for name, model in learned.models} if learned else {}
@@ -211,7 +310,7 @@ def _actor(run: Run, learned: Learned | None, replay: ReplayPlan, world: Cluster
         predictor = policy_predictor(method.name, replay, cluster, planner, models)
         return MonthOld(predictor) if method.error == OLD else predictor
 
-    return Actor(run.label, build(None).wants, build, foresees)
+    return PlayableMethod(run.label, build(None).wants, build, foresees)
 
 
 def _once(text: str) -> Factory:
@@ -220,7 +319,7 @@ def _once(text: str) -> Factory:
     return lambda parameter: predictor
 
 
-class _Pool:
+class _WorkerPool:
     """Runs tasks in separate processes, or in this one where one is enough."""
 
     def __init__(self, bench: _Bench, workers: int) -> None:
@@ -235,7 +334,7 @@ class _Pool:
         if self._pool is not None:
             self._pool.shutdown(wait=kind is None, cancel_futures=True)
 
-    def played(self, tasks: Sequence[_Task]) -> Iterator[tuple[_Task, list[list[Played]]]]:
+    def played(self, tasks: Sequence[_Task]) -> Iterator[tuple[_Task, list[list[PlayedEpisode]]]]:
         """Each task with its result, in order of completion."""
         if self._pool is None:
             yield from ((task, self._bench.play(task)) for task in tasks)
@@ -254,5 +353,5 @@ def _take_place(bench: _Bench) -> None:
     _bench.append(bench)
 
 
-def _play(task: _Task) -> list[list[Played]]:
+def _play(task: _Task) -> list[list[PlayedEpisode]]:
     return _bench[0].play(task)

@@ -11,22 +11,15 @@ import torch
 
 from mirage.allocation.graph import Graph
 from mirage.allocation.inference.kernel.scored import KINDS
-from mirage.allocation.inference.relmas.artifact import Matching, write_agent
-from mirage.allocation.inference.relmas.policies import LearnedPolicy
-from mirage.allocation.inference.relmas.timing import seconds_of
-from mirage.allocation.inference.workload.scenariofile import find_scenario
-from mirage.allocation.inference.workload.stage import Stage, set_stage
+from mirage.allocation.inference.relmas import LearnedPolicy, Matching, write_agent
+from mirage.allocation.inference.scores import seconds_of
+from mirage.allocation.inference.workload.scenario import find_scenario
+from mirage.allocation.inference.workload.stage import PreparedScenario, set_stage
 from mirage.domain.errors import ConfigError
-from mirage.training.coursestate import read_state, write_state
-from mirage.training.relmas.bouts import REWARDS, Bout
-from mirage.training.relmas.constants import search
-from mirage.training.relmas.evolving import Evolution
-from mirage.training.relmas.exploring import explore, play
-from mirage.training.relmas.export import graph_of
-from mirage.training.relmas.imitating import examples_of, imitate
-from mirage.training.relmas.learning import Learner, Learning, Replay
-from mirage.training.relmas.networks import Shape
-from mirage.training.relmas.runs import ByConstants, worths_of
+from mirage.training.checkpoint import read_state, write_state
+from mirage.training.relmas.constants import ByConstants, Evolution, examples_of, imitate, search, worths_of
+from mirage.training.relmas.ddpg import DdpgLearner, DdpgSettings, RelmasShape, ReplayMemory, graph_of
+from mirage.training.relmas.rollouts import REWARDS, PeriodRollout, explore, play
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -45,7 +38,7 @@ TRIED_ON = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class RelmasCourse:
     """Configuration of a training."""
 
     plugin: str
@@ -81,20 +74,20 @@ class Course:
     """Rounds of evolution of the last layers, after those of DDPG, from their best actor."""
     generation: int = 50
     """Periods in such a round."""
-    shape: Shape = field(default_factory=Shape)
-    learning: Learning = field(default_factory=Learning)
+    shape: RelmasShape = field(default_factory=RelmasShape)
+    learning: DdpgSettings = field(default_factory=DdpgSettings)
 
 
-def course_of(plugin: str, scenarios: tuple[str, ...], seed: int, rounds: int, period: float) -> Course:
+def course_of(plugin: str, scenarios: tuple[str, ...], seed: int, rounds: int, period: float) -> RelmasCourse:
     """The default settings of each plugin."""
     # Smaller steps than a small problem needs: the matcher is good already, and most changes make it worse.
     likelihood = 0.5 if plugin == "odra" else 0.0
-    learning = Learning(rate=2e-4, discount=0.98, charge=0.1, spread=0.01, likelihood=likelihood)
-    return Course(plugin, scenarios, seed, rounds, period=period, learning=learning)
+    learning = DdpgSettings(rate=2e-4, discount=0.98, charge=0.1, spread=0.01, likelihood=likelihood)
+    return RelmasCourse(plugin, scenarios, seed, rounds, period=period, learning=learning)
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class RelmasReport:
     """Result of one round."""
 
     number: int
@@ -104,10 +97,10 @@ class Report:
     """Gain over the matcher alone in the figure by which the best actor is chosen."""
 
 
-class Training:
+class RelmasTraining:
     """A training in progress. Its state can be written to a file and resumed."""
 
-    def __init__(self, course: Course) -> None:
+    def __init__(self, course: RelmasCourse) -> None:
         """Raises ``ConfigError`` for a configuration without scenarios, or with invalid ones."""
         if not course.scenarios:
             raise ConfigError("SCENARIO", "name at least one")
@@ -118,8 +111,8 @@ class Training:
         torch.manual_seed(course.seed)
         self.course = course
         self.stages = [_short(name, course.seconds) for name in course.scenarios]
-        self.learner = Learner(course.shape, course.learning)
-        self.replay = Replay(course.learning.replay)
+        self.learner = DdpgLearner(course.shape, course.learning)
+        self.replay = ReplayMemory(course.learning.replay)
         self.rng = torch.Generator().manual_seed(course.seed)
         self.drawn = np.random.default_rng(course.seed)
         self.done, self.begun, self.imitated = 0, 0, False
@@ -127,7 +120,7 @@ class Training:
         self.constants: dict[str, NDArray[np.float64]] = {}
         self.best, self.best_state = 0.0, self._copied()
         self.curve: list[float] = []
-        self._bouts: list[Bout] = []
+        self._bouts: list[PeriodRollout] = []
         self._ages: list[int] = []
         self._evolution: Evolution | None = None
 
@@ -162,7 +155,7 @@ class Training:
                 self.constants[name] = self._constants_of(stage)
                 yield name
 
-    def _constants_of(self, stage: Stage) -> NDArray[np.float64]:
+    def _constants_of(self, stage: PreparedScenario) -> NDArray[np.float64]:
         used = np.flatnonzero(stage.mixes.sum(axis=0) > 0)
         first = TRAINING_FROM + self.course.seed * SEEDS_EACH + SEEDS_EACH // 2
 
@@ -180,29 +173,29 @@ class Training:
         self.imitated = True
         return missed
 
-    def _worth_in(self, stage: Stage, matching: Matching) -> float:
+    def _worth_in(self, stage: PreparedScenario, matching: Matching) -> float:
         first = TRAINING_FROM + self.course.seed * SEEDS_EACH
         plain = ByConstants(stage, matching, np.zeros(_shape_of(stage)))
         return worths_of([plain], range(first, first + TRIED_ON), self._figure)[0]
 
-    def rounds(self) -> Iterator[Report]:
+    def rounds(self) -> Iterator[RelmasReport]:
         """Train round by round to the configured number."""
         base = self.validate(with_actor=False)
         if self.done == 0:
-            yield Report(0, 0.0, self._keep(base))
+            yield RelmasReport(0, 0.0, self._keep(base))
         last = self.course.rounds + self.course.refined
         while self.done < last:
             gained = self._round() if self.done < self.course.rounds else self._refine()
             self.done += 1
             is_told = self.done in (self.course.rounds, last) or self.done % self.course.every == 0
-            yield Report(self.done, gained, self._keep(base) if is_told else None)
+            yield RelmasReport(self.done, gained, self._keep(base) if is_told else None)
 
     def validate(self, *, with_actor: bool = True) -> float:
         """Figure for choosing the best: mean satisfaction; for ODRA, mean of that and of the worst tenant's."""
         first = VALIDATION_FROM + self.course.seed * SEEDS_EACH // 100
         seeds = range(first, first + self.course.validated)
         bouts = [
-            Bout(stage.simulated(seed), self.matching, self.course.plugin)
+            PeriodRollout(stage.simulated(seed), self.matching, self.course.plugin)
             for stage in self.stages
             for seed in seeds
         ]
@@ -294,13 +287,13 @@ class Training:
             if bout.over or self._ages[row] > course.lasting:
                 self._bouts[row], self._ages[row] = self._bout(), 0
 
-    def _bout(self) -> Bout:
+    def _bout(self) -> PeriodRollout:
         number = self.begun % len(self.stages)
         stage = self.stages[number]
         seed = TRAINING_FROM + self.course.seed * SEEDS_EACH + self.begun
         self.begun += 1
         constants = self.constants.get(self.course.scenarios[number])
-        bout = Bout(stage.simulated(seed), self.matching, self.course.plugin, constants)
+        bout = PeriodRollout(stage.simulated(seed), self.matching, self.course.plugin, constants)
         bout.skip(float(self.drawn.uniform(0.0, 0.7)) * self.course.seconds)
         return bout
 
@@ -316,7 +309,7 @@ class Training:
         return {name: value.clone() for name, value in self.learner.actor.state_dict().items()}
 
 
-def _parts(learner: Learner) -> tuple[Any, ...]:
+def _parts(learner: DdpgLearner) -> tuple[Any, ...]:
     return (
         learner.actor,
         learner.anchor,
@@ -328,12 +321,12 @@ def _parts(learner: Learner) -> tuple[Any, ...]:
     )
 
 
-def _shape_of(stage: Stage) -> tuple[int, int]:
+def _shape_of(stage: PreparedScenario) -> tuple[int, int]:
     """Scores of each model."""
     return len(stage.costs.models), KINDS + len(stage.costs.kinds)
 
 
-def _short(name: str, seconds: float) -> Stage:
+def _short(name: str, seconds: float) -> PreparedScenario:
     """A scenario of at most this number of seconds, prepared for many runs."""
     scenario = find_scenario(name)
     return set_stage(replace(scenario, duration=min(scenario.duration, seconds)))

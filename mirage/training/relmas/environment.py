@@ -15,13 +15,12 @@ from gymnasium.spaces import Box, Dict, Space
 from numpy.typing import NDArray
 
 from mirage.allocation.inference.kernel.seeing import PAIR, PIECE, STATE
-from mirage.allocation.inference.relmas.artifact import Matching
-from mirage.allocation.inference.relmas.sight import MOST, Sight
-from mirage.training.relmas.bouts import Bout
-from mirage.training.relmas.networks import bounds
+from mirage.allocation.inference.relmas import MOST, Matching, RelmasObservation
+from mirage.training.relmas.ddpg import bounds
+from mirage.training.relmas.rollouts import PeriodRollout
 
 if TYPE_CHECKING:
-    from mirage.allocation.inference.workload.stage import Stage
+    from mirage.allocation.inference.workload.stage import PreparedScenario
 
 Float32 = NDArray[np.float32]
 Observation = dict[str, Float32]
@@ -38,15 +37,20 @@ class RequestsEnv(gymnasium.Env[Observation, Float32]):
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 (Gymnasium's own declaration)
 
     def __init__(
-        self, stage: Stage, plugin: str = "relmas", matching: Matching | None = None, *, compared: bool = False
+        self,
+        stage: PreparedScenario,
+        plugin: str = "relmas",
+        matching: Matching | None = None,
+        *,
+        compared: bool = False,
     ) -> None:
         kinds = len(stage.costs.kinds)
         self._stage, self._plugin, self._compared = stage, plugin, compared
         self._matching = matching or Matching()
         self._bounds = bounds(kinds).numpy()
         rows = MOST + len(stage.system.names) + len(stage.costs.models)
-        self._bout: Bout | None = None
-        self._sight: Sight | None = None
+        self._bout: PeriodRollout | None = None
+        self._sight: RelmasObservation | None = None
         self.observation_space: Space[Observation] = Dict(
             {
                 "piece": Box(-BOUND, BOUND, (rows, len(PIECE)), np.float32),
@@ -64,7 +68,7 @@ class RequestsEnv(gymnasium.Env[Observation, Float32]):
         super().reset(seed=seed)
         drawn = int(self.np_random.integers(SEEDS.start, SEEDS.stop))
         workload = int((options or {}).get("workload", drawn))
-        self._bout = Bout(self._stage.simulated(workload), self._matching, self._plugin)
+        self._bout = PeriodRollout(self._stage.simulated(workload), self._matching, self._plugin)
         if self._compared:
             self._bout.pair()
         return self._look(self._bout), {"workload": workload}
@@ -78,7 +82,7 @@ class RequestsEnv(gymnasium.Env[Observation, Float32]):
         info = {"satisfaction": self._bout.outcome().figures.all.satisfaction} if over else {}
         return self._look(self._bout), reward, over, False, info
 
-    def _look(self, bout: Bout) -> Observation:
+    def _look(self, bout: PeriodRollout) -> Observation:
         self._sight = sight = bout.sight()
         assert self.action_space.shape is not None
         count, rows = len(sight.order), self.action_space.shape[0]

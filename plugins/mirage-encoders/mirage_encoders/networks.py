@@ -1,7 +1,8 @@
 """Networks that turn a feature vector into a few numbers: a perceptron, a transformer, a mixture of experts.
 
 All take raw vectors of a feature schema, shape (batch, steps * columns + statics), and standardise them
-themselves, so that what is exported needs no preparation.
+themselves, by the means and spreads of a table, so that what is exported needs no preparation. For
+stable-baselines3 an encoder is the first part of every network of a policy.
 """
 
 from __future__ import annotations
@@ -9,14 +10,38 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import Tensor, nn
 
 from mirage.plugin import ConfigError
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    from typing import Any
+
+    from gymnasium.spaces import Box
+
+    from mirage.plugin import Table
+
+Float32 = NDArray[np.float32]
+
+
+def moments(table: Table) -> tuple[Float32, Float32]:
+    """Mean and spread of each feature, shapes (F,); a feature that never changes has the spread 1.
+
+    Raises ``ValueError`` naming the feature where a number is not finite.
+    """
+    flat = table.features.reshape(-1, table.schema.size)
+    mean, spread = flat.mean(axis=0, dtype=np.float64), flat.std(axis=0, dtype=np.float64)
+    if not np.isfinite(spread).all():
+        bad = table.schema.names[int(np.flatnonzero(~np.isfinite(spread))[0])]
+        raise ValueError(f"the table's feature {bad} is not finite everywhere: build the table again")
+    # Rounding leaves a constant feature a spread of its last digits.
+    constant = spread <= 1e-6 * np.maximum(np.abs(mean), 1)
+    return mean.astype(np.float32), np.where(constant, 1, spread).astype(np.float32)
+
 
 KINDS = ("mlp", "transformer", "moe")
 
@@ -98,7 +123,7 @@ class Perceptron(nn.Module):
         return encoded
 
 
-class Attention(nn.Module):
+class TransformerBlock(nn.Module):
     """Multi-head self-attention and a feed-forward layer, each normalised first (Xiong et al., ICML 2020).
 
     Written out, since the fused layer of torch has no counterpart in ONNX.
@@ -135,7 +160,9 @@ class Transformer(nn.Module):
         # Without statics the further token is learned alone.
         self.present = nn.Linear(max(layout.statics, 1), options.width)
         self.place = nn.Parameter(0.02 * torch.randn(layout.steps + 1, options.width))
-        self.blocks = nn.Sequential(*(Attention(options.width, options.heads) for _ in range(options.layers)))
+        self.blocks = nn.Sequential(
+            *(TransformerBlock(options.width, options.heads) for _ in range(options.layers))
+        )
         self.last = nn.LayerNorm(options.width)
 
     def forward(self, features: Tensor) -> Tensor:
@@ -182,3 +209,30 @@ def _network(kind: str, layout: Layout, options: EncoderOptions) -> nn.Module:
             return Transformer(layout, options)
         case _:
             return Mixture(layout, options)
+
+
+class Encoding(BaseFeaturesExtractor):
+    """``network`` encodes vectors of a feature schema."""
+
+    def __init__(
+        self,
+        observation_space: Box,
+        layout: Layout,
+        options: EncoderOptions,
+        moments: tuple[NDArray[np.float32], NDArray[np.float32]],
+    ) -> None:
+        super().__init__(observation_space, options.width)
+        self.network = encoder(layout, options, *moments)
+
+    def forward(self, observations: Tensor) -> Tensor:
+        """Shape (batch, width)."""
+        encoded: Tensor = self.network(observations)
+        return encoded
+
+
+def policy_arguments(table: Table, options: EncoderOptions) -> dict[str, Any]:
+    """What stable-baselines3's ``policy_kwargs`` need so that a policy has such an encoder."""
+    schema = table.schema
+    layout = Layout(schema.steps, len(schema.sequence), len(schema.static))
+    arguments = {"layout": layout, "options": options, "moments": moments(table)}
+    return {"features_extractor_class": Encoding, "features_extractor_kwargs": arguments}

@@ -1,32 +1,88 @@
-"""Policy gradients that decide when to submit: PPO, and REINFORCE with exact expectations."""
+"""Policy gradients that decide when to submit: PPO, and REINFORCE with exact expectations.
+
+An action does not change the queue. A handover of a table is therefore one known path, on which a policy
+that submits with probability p_k at point k (1 at the last) earns
+
+    J = sum_k  p_k * prod_{j<k} (1 - p_j) * R_k.
+
+REINFORCE (Williams, Machine Learning 8, 1992) estimates the gradient of J from drawn actions; here J itself is
+differentiated, the actions summed over instead of drawn. It is the all-actions policy gradient (Sutton et al.,
+NeurIPS 1999) with the true values.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from mirage_encoders.course import Course, Learned
-from mirage_encoders.extractor import policy_arguments
-from mirage_encoders.networks import EncoderOptions
-from mirage_encoders.pretraining import Pretraining, pretrain
-from mirage_encoders.selection import Judge, Patience, Selection
-from mirage_encoders.silence import silence
-from mirage_encoders.trainer import ScoreTrainer
+from mirage_encoders.networks import EncoderOptions, policy_arguments
+from mirage_encoders.selection import (
+    Pretraining,
+    SelectionCallback,
+    StateJudge,
+    ValidationSchedule,
+    pretrain,
+    silence,
+)
+from mirage_encoders.trainer import LearnedScores, ScoreTrainer, TrainingLength
 from mirage_encoders.vector import HOURS, TableVecEnv
 from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback, CallbackList
+from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from mirage.plugin import ConfigError, Weights
 from mirage_policy_gradient import NAME, VERSION
-from mirage_policy_gradient.actor import Actor
-from mirage_policy_gradient.expected import entropy, expected_return
 
 if TYPE_CHECKING:
+    from stable_baselines3.common.policies import ActorCriticPolicy
+
     from mirage.plugin import Table
+
+
+def expected_return(logits: Tensor, returns: Tensor) -> Tensor:
+    """J of each handover, shape (E,), for logits of (hold, submit), (E, G, 2), and returns R, (E, G).
+
+    The last point's logits do not matter: submission is forced there.
+    """
+    chances = torch.log_softmax(logits, dim=-1)
+    hold, submit = chances[:, :-1, 0], chances[:, :-1, 1]
+    none = torch.zeros_like(hold[:, :1])
+    until = torch.cat([none, hold.cumsum(dim=1)], dim=1)
+    stopping = (until + torch.cat([submit, none], dim=1)).exp()
+    return (stopping * returns).sum(dim=1)
+
+
+def entropy(logits: Tensor) -> Tensor:
+    """Mean entropy of the decisions, in nats."""
+    chances = torch.log_softmax(logits[:, :-1], dim=-1)
+    return -(chances.exp() * chances).sum(dim=-1).mean()
+
+
+class ExportedActor(nn.Module):
+    """Shares its parameters with the policy."""
+
+    def __init__(self, policy: ActorCriticPolicy) -> None:
+        super().__init__()
+        self.encoding = policy.features_extractor
+        self.hidden = policy.mlp_extractor.policy_net
+        assert isinstance(policy.action_net, nn.Linear), "one score for each of two actions"
+        self.last = policy.action_net
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Shape (batch, 2)."""
+        logits: Tensor = self.last(self.hidden(self.encoding(features)))
+        return logits
+
+    def begin_at(self, chance: float) -> None:
+        """Initialise every decision with about this probability of submission."""
+        with torch.no_grad():
+            self.last.bias.copy_(torch.tensor([0.0, math.log(chance / (1 - chance))]))
+
 
 ALGORITHMS = ("ppo", "reinforce")
 
@@ -55,7 +111,7 @@ class PolicyOptions:
     """Share of the mean network that stays at each update (``reinforce``) or rollout (``ppo``)."""
     submit_chance: float = 0.02
     """Initial probability of submission at every decision: a policy that submits early sees no late state."""
-    patience: Patience = field(default_factory=lambda: Patience(every=50_000, looks=12))
+    patience: ValidationSchedule = field(default_factory=lambda: ValidationSchedule(every=50_000, looks=12))
     weights: Weights = field(default_factory=Weights)
 
     def check(self) -> None:
@@ -67,7 +123,9 @@ class PolicyOptions:
             )
 
 
-def learn(table: Table, validation: Table | None, seed: int, course: Course, options: PolicyOptions) -> Learned:
+def learn(
+    table: Table, validation: Table | None, seed: int, course: TrainingLength, options: PolicyOptions
+) -> LearnedScores:
     """Train on ``table``, choose the state by ``validation``; without it, train for the length of ``course``.
 
     The result is the mean of the network over its last updates (Polyak & Juditsky, 1992).
@@ -75,17 +133,17 @@ def learn(table: Table, validation: Table | None, seed: int, course: Course, opt
     options.check()
     model = _model(table, seed, options)
     model.set_logger(silence())
-    actor = Actor(model.policy)
+    actor = ExportedActor(model.policy)
     epochs, before = pretrain(actor.encoding, (table, validation), course.epochs, seed, options.pretraining)
     actor.begin_at(options.submit_chance)
     mean = AveragedModel(actor, multi_avg_fn=_keeping(options.smoothing))
-    judge = Judge(mean.module, (table, validation), options.weights, options.patience)
+    judge = StateJudge(mean.module, (table, validation), options.weights, options.patience)
     if options.algorithm == "reinforce":
         _reinforce(actor, mean, table, judge, seed, course.steps, options)
     else:
-        model.learn(course.steps, CallbackList([_Averaging(actor, mean), Selection(judge)]))
+        model.learn(course.steps, CallbackList([_Averaging(actor, mean), SelectionCallback(judge)]))
     steps = judge.restore(course.steps)
-    return Learned(mean.module, Course(epochs, steps), before | judge.curves)
+    return LearnedScores(mean.module, TrainingLength(epochs, steps), before | judge.curves)
 
 
 def _model(table: Table, seed: int, options: PolicyOptions) -> PPO:
@@ -113,7 +171,7 @@ def _keeping(share: float) -> Any:
 class _Averaging(BaseCallback):
     """Adds the network of each rollout to the mean."""
 
-    def __init__(self, actor: Actor, mean: AveragedModel) -> None:
+    def __init__(self, actor: ExportedActor, mean: AveragedModel) -> None:
         super().__init__()
         self._actor, self._mean = actor, mean
 
@@ -125,7 +183,13 @@ class _Averaging(BaseCallback):
 
 
 def _reinforce(
-    actor: Actor, mean: AveragedModel, table: Table, judge: Judge, seed: int, most: int, options: PolicyOptions
+    actor: ExportedActor,
+    mean: AveragedModel,
+    table: Table,
+    judge: StateJudge,
+    seed: int,
+    most: int,
+    options: PolicyOptions,
 ) -> None:
     """Ascend the expected return of batches of whole handovers; a step is a point of the grid."""
     device = next(actor.parameters()).device
@@ -151,6 +215,6 @@ def trainer(kind: str, algorithm: str) -> ScoreTrainer:
     """The trainer with an encoder of this kind. Raises ``ConfigError`` for an unknown kind."""
     options = PolicyOptions(algorithm, EncoderOptions(kind))
     options.check()
-    course = Course(epochs=10, steps=3_000_000)
+    course = TrainingLength(epochs=10, steps=3_000_000)
 
     return ScoreTrainer(NAME, VERSION, partial(learn, options=options), course, options.weights)

@@ -44,7 +44,7 @@ Float64 = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ForestSettings:
     """Settings that are not chosen on the validation set."""
 
     trees: int = 100
@@ -61,8 +61,8 @@ class Settings:
 class ForestTrainer:
     """A forest whose leaves keep distributions."""
 
-    def __init__(self, settings: Settings | None = None) -> None:
-        self._settings = settings or Settings()
+    def __init__(self, settings: ForestSettings | None = None) -> None:
+        self._settings = settings or ForestSettings()
 
     def train(self, table: Table, validation: Table, seed: int, out: Path) -> Path:
         """Choose the leaf size and the number of trees on the validation, then grow these from all handovers."""

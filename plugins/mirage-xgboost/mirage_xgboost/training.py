@@ -36,7 +36,7 @@ Float64 = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class BoostingSettings:
     """Settings chosen on a validation set; others are XGBoost's defaults."""
 
     rounds: int = 400
@@ -58,8 +58,8 @@ class Settings:
 class XGBoostTrainer:
     """Boosted trees under the quantile loss, on log(1 + hours of wait)."""
 
-    def __init__(self, settings: Settings | None = None) -> None:
-        self._settings = settings or Settings()
+    def __init__(self, settings: BoostingSettings | None = None) -> None:
+        self._settings = settings or BoostingSettings()
 
     def train(self, table: Table, validation: Table, seed: int, out: Path) -> Path:
         """Grow trees while the validation improves, then as many again from all handovers together."""

@@ -12,15 +12,14 @@ from fakes import FakeCluster, chain
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirage.backends.acting.agent import AgentActuator
-from mirage.backends.acting.executor import execute
-from mirage.backends.acting.orderdesk import OrderDesk, Patience
-from mirage.backends.acting.orders import Answer, CancelJob, Order, Verdict
-from mirage.backends.acting.ownerturns import OwnerTurns, TurnLimits
+from mirage.backends.agent_queue import AgentActuator, AgentQueue, QueueTimeouts
+from mirage.backends.agent_requests import AgentRequest, AgentResponse, CancelJob, Verdict
+from mirage.backends.owner_turns import OwnerTurns, TurnLimits
+from mirage.backends.user_side import execute
 from mirage.domain.errors import ClusterUnavailable, NotPermitted, SubmissionRejected, UnknownJob
 from mirage.domain.job import JobChange, JobId, SignalReach
 
-DONE = Answer(Verdict.DONE)
+DONE = AgentResponse(Verdict.DONE)
 CANCEL = CancelJob(JobId(7))
 
 
@@ -28,9 +27,9 @@ CANCEL = CancelJob(JobId(7))
 class Late:
     """The entries of the journal."""
 
-    told: list[tuple[str, str, Answer]] = field(default_factory=list)
+    told: list[tuple[str, str, AgentResponse]] = field(default_factory=list)
 
-    def __call__(self, user: str, order_id: str, answer: Answer) -> None:
+    def __call__(self, user: str, order_id: str, answer: AgentResponse) -> None:
         self.told.append((user, order_id, answer))
 
 
@@ -42,11 +41,11 @@ class Stopwatch:
         return self.time
 
 
-def desk(patience: Patience = Patience(answer=30), **options: object) -> OrderDesk:  # noqa: B008 (frozen)
-    return OrderDesk(Late(), patience, **options)  # type: ignore[arg-type]
+def desk(patience: QueueTimeouts = QueueTimeouts(answer=30), **options: object) -> AgentQueue:  # noqa: B008 (frozen)
+    return AgentQueue(Late(), patience, **options)  # type: ignore[arg-type]
 
 
-def agent(at: OrderDesk, user: str, cluster: FakeCluster, orders: int = 1) -> threading.Thread:
+def agent(at: AgentQueue, user: str, cluster: FakeCluster, orders: int = 1) -> threading.Thread:
     """An agent that executes this number of requests with the cluster as its Slurm."""
 
     def serve() -> None:
@@ -105,7 +104,7 @@ def test_an_agent_unheard_of_is_gone() -> None:
 
 
 def test_an_order_that_nobody_takes_is_withdrawn() -> None:
-    at = desk(Patience(start=0.05))
+    at = desk(QueueTimeouts(start=0.05))
     at.attach("alice")
     with pytest.raises(NotPermitted):
         at.ask("alice", CANCEL)
@@ -114,7 +113,7 @@ def test_an_order_that_nobody_takes_is_withdrawn() -> None:
 
 def test_order_taken_by_no_agent_is_withdrawn_with_the_turn() -> None:
     """The caller waits no longer than the turn, and knows that nothing happened; a later agent gets nothing."""
-    at = desk(Patience(start=60))
+    at = desk(QueueTimeouts(start=60))
     at.attach("alice")
     turns = OwnerTurns(at.ask, TurnLimits(share=0.1), withdraw=at.withdraw)
     with pytest.raises(NotPermitted, match="mirage agent"):
@@ -123,7 +122,7 @@ def test_order_taken_by_no_agent_is_withdrawn_with_the_turn() -> None:
 
 
 def test_order_that_an_agent_took_is_not_withdrawn() -> None:
-    at = desk(Patience(start=60, answer=60))
+    at = desk(QueueTimeouts(start=60, answer=60))
     at.attach("alice")
     turns = OwnerTurns(at.ask, TurnLimits(share=5), withdraw=at.withdraw)
     with ThreadPoolExecutor(1) as pool:
@@ -136,7 +135,7 @@ def test_order_that_an_agent_took_is_not_withdrawn() -> None:
 
 
 def test_an_agent_that_dies_leaves_the_outcome_unknown() -> None:
-    at = desk(Patience(answer=0.05))
+    at = desk(QueueTimeouts(answer=0.05))
     with ThreadPoolExecutor(1) as threads:
         taken = threads.submit(at.next_order, "alice", 30)
         while not at.attached("alice"):
@@ -150,7 +149,7 @@ def test_an_agent_that_dies_leaves_the_outcome_unknown() -> None:
 
 def test_a_late_answer_is_kept_and_changes_nothing() -> None:
     late = Late()
-    at = OrderDesk(late, Patience(answer=0.05))
+    at = AgentQueue(late, QueueTimeouts(answer=0.05))
     with ThreadPoolExecutor(1) as threads:
         taken = threads.submit(at.next_order, "alice", 30)
         while not at.attached("alice"):
@@ -167,9 +166,9 @@ def test_a_late_answer_is_kept_and_changes_nothing() -> None:
 
 
 def test_desk_late_answers_of_one_user_push_out_none_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mirage.backends.acting.orderdesk._MOST_LATE", 2)
+    monkeypatch.setattr("mirage.backends.agent_queue._MOST_LATE", 2)
     late = Late()
-    at = OrderDesk(late, Patience(answer=0.01))
+    at = AgentQueue(late, QueueTimeouts(answer=0.01))
     orders: list[tuple[str, str]] = []
     with ThreadPoolExecutor(1) as threads:
         for user in ("bob", "alice", "alice", "alice", "alice"):
@@ -187,7 +186,7 @@ def test_desk_late_answers_of_one_user_push_out_none_of_another(monkeypatch: pyt
 
 def test_answer_without_an_order_is_not_recorded() -> None:
     late = Late()
-    at = OrderDesk(late)
+    at = AgentQueue(late)
     for number in range(1_000):
         assert at.find_unanswered("alice", f"invented{number}") is None
         assert not at.answer("alice", f"invented{number}", DONE)
@@ -203,15 +202,15 @@ def test_answers_are_the_owners() -> None:
         order = at.next_order("alice", 30)
         assert order is not None
         assert at.find_unanswered("bob", order.order_id) is None
-        assert not at.answer("bob", order.order_id, Answer(Verdict.REJECTED))
+        assert not at.answer("bob", order.order_id, AgentResponse(Verdict.REJECTED))
         assert at.answer("alice", order.order_id, DONE)
-        assert not at.answer("alice", order.order_id, Answer(Verdict.REJECTED)), "the first answer counts"
+        assert not at.answer("alice", order.order_id, AgentResponse(Verdict.REJECTED)), "the first answer counts"
         assert asked.result() == DONE
 
 
 def test_an_answer_cannot_come_before_the_order_was_taken() -> None:
     late = Late()
-    at = OrderDesk(late, Patience(start=0.2))
+    at = AgentQueue(late, QueueTimeouts(start=0.2))
     with ThreadPoolExecutor(1) as threads:
         at.attach("alice")
         asked = threads.submit(at.ask, "alice", CANCEL)
@@ -224,7 +223,7 @@ def test_an_answer_cannot_come_before_the_order_was_taken() -> None:
 
 def test_an_order_taken_late_is_not_begun() -> None:
     cluster = FakeCluster()
-    order = Order.of(chain().link_request(1), "alice", 100)
+    order = AgentRequest.of(chain().link_request(1), "alice", 100)
     answer = execute(order, cluster, now=lambda: 103.5)
     assert cluster.submissions == []
     with pytest.raises(NotPermitted, match=r"submit mirage:svc:1 for alice came 4 s too late"):
@@ -250,7 +249,7 @@ USERS = ("alice", "bob")
     orders=st.lists(st.sampled_from(USERS), min_size=1, max_size=8),
 )
 def test_every_order_is_executed_at_most_once(fates: list[tuple[str, Fate]], orders: list[str]) -> None:
-    at = desk(Patience(start=0.02, answer=0.02))
+    at = desk(QueueTimeouts(start=0.02, answer=0.02))
     executed: list[tuple[str, int]] = []
     over = threading.Event()
 
@@ -266,7 +265,7 @@ def test_every_order_is_executed_at_most_once(fates: list[tuple[str, Fate]], ord
             if fate is Fate.DIES_AFTER:
                 return
             for _ in range(2 if fate is Fate.ANSWERS_TWICE else 1):
-                at.answer(user, order.order_id, Answer(Verdict.DONE, order.cancel.job_id))
+                at.answer(user, order.order_id, AgentResponse(Verdict.DONE, order.cancel.job_id))
 
     def ask(job_id: int, owner: str) -> str:
         try:

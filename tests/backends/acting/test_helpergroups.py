@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mirage.backends.acting.helpergroups import HelperGroups, own_group
-from mirage.backends.acting.sudo import Helper, SudoActuator
+from mirage.backends.sudo import Helper, HelperGroups, SudoActuator, own_group
 from mirage.domain.errors import ClusterUnavailable, NotPermitted
 from mirage.domain.job import JobId
 

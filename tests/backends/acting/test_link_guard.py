@@ -7,11 +7,10 @@ from dataclasses import replace
 import pytest
 from fakes import FakeCluster
 
-from mirage.backends.acting.link_guard import LinkGuard
-from mirage.backends.acting.links_only import Identity
+from mirage.backends.links_only import JobIdentity, LinkGuard
 from mirage.domain.errors import NotPermitted, UnknownJob
 from mirage.domain.job import JobChange, JobId, JobRequest, JobState, SignalReach
-from mirage.domain.linkidentity import LinkIdentity
+from mirage.domain.link import LinkIdentity
 
 TAG = "mirage:svc:5"
 ACTS = [
@@ -45,12 +44,12 @@ class Watched:
     def signal(self, job_id: JobId, owner: str, signal: str, *, reach: SignalReach) -> None:
         self.touched.append(job_id)
 
-    def _identify(self, job_id: JobId, owner: str) -> Identity:
+    def _identify(self, job_id: JobId, owner: str) -> JobIdentity:
         self.asked.append(job_id)
         if job_id not in self.cluster.jobs:
             raise UnknownJob(str(job_id))
         job = self.cluster.jobs[job_id]
-        return Identity(job.user, job.tag, job.submit)
+        return JobIdentity(job.user, job.tag, job.submit)
 
 
 @pytest.fixture

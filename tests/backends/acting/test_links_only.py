@@ -10,10 +10,19 @@ from fakes import FakeCluster, chain
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirage.backends.acting.audit import Audited, Deed
-from mirage.backends.acting.helper import GREETING, serve
-from mirage.backends.acting.links_only import Identity, LinksOnly
-from mirage.backends.acting.orders import Act, Answer, CancelJob, CheckFiles, Order, SignalJob, UpdateJob, Verdict
+from mirage.backends.agent_requests import (
+    Act,
+    AgentRequest,
+    AgentResponse,
+    CancelJob,
+    CheckFiles,
+    SignalJob,
+    UpdateJob,
+    Verdict,
+)
+from mirage.backends.links_only import JobIdentity, LinksOnly
+from mirage.backends.user_side import GREETING, serve
+from mirage.backends.wrappers import Audited, AuditedAction
 from mirage.domain.bounds import LARGEST_SCRIPT
 from mirage.domain.errors import ClusterUnavailable, NotPermitted, UnknownJob
 from mirage.domain.files import Presence
@@ -45,11 +54,11 @@ def populated() -> FakeCluster:
     return cluster
 
 
-def identify(cluster: FakeCluster, job_id: JobId) -> Identity:
+def identify(cluster: FakeCluster, job_id: JobId) -> JobIdentity:
     if job_id not in cluster.jobs:
         raise UnknownJob(f"job {job_id}")
     job = cluster.jobs[job_id]
-    return Identity(job.user, job.tag)
+    return JobIdentity(job.user, job.tag)
 
 
 def own_side(cluster: FakeCluster, user: str = "alice") -> LinksOnly:
@@ -61,12 +70,14 @@ def own_side(cluster: FakeCluster, user: str = "alice") -> LinksOnly:
     )
 
 
-def obey(cluster: FakeCluster, order: bytes, user: str = "alice") -> Answer:
+def obey(cluster: FakeCluster, order: bytes, user: str = "alice") -> AgentResponse:
     written = io.StringIO()
     serve(io.BytesIO(order), written, own_side(cluster, user))
     greeting, answer = written.getvalue().splitlines()
     assert greeting == GREETING
-    return Answer.from_text(answer, Order.from_text(order).files if order.startswith(b'{"order_id') else 0)
+    return AgentResponse.from_text(
+        answer, AgentRequest.from_text(order).files if order.startswith(b'{"order_id') else 0
+    )
 
 
 class Omnipotent(FakeCluster):
@@ -106,7 +117,7 @@ def test_only_links_of_the_user_are_ever_touched(act: Act, owner: str) -> None:
         for tag in TAGS:
             cluster.submit(JobRequest("job", user, 60, tag=tag))
     known = len(cluster.submissions)
-    answer = obey(cluster, Order.of(act, owner, FAR_FUTURE).to_text().encode())
+    answer = obey(cluster, AgentRequest.of(act, owner, FAR_FUTURE).to_text().encode())
     for job_id in cluster.touched:
         assert owner == "alice"
         assert cluster.jobs[job_id].user == "alice"
@@ -136,7 +147,7 @@ def test_orders_have_a_longest_length() -> None:
 def test_order_with_the_largest_script_is_read() -> None:
     batch = BatchScript("#!/bin/sh\n" + "\udcff" * (LARGEST_SCRIPT - 10))
     cluster = populated()
-    order = Order.of(replace(LINK, user="alice", batch=batch), "alice", FAR_FUTURE)
+    order = AgentRequest.of(replace(LINK, user="alice", batch=batch), "alice", FAR_FUTURE)
     assert obey(cluster, order.to_text().encode()).verdict is Verdict.DONE
 
 
@@ -188,9 +199,9 @@ def test_signals_are_names(signal: str) -> None:
 def test_files_are_checked_for_the_user_alone() -> None:
     cluster = FakeCluster(files={"/home/alice/done"})
     paths = ("/home/alice/done", "/home/alice/other")
-    answer = obey(cluster, Order.of(CheckFiles(paths), "alice", FAR_FUTURE).to_text().encode())
+    answer = obey(cluster, AgentRequest.of(CheckFiles(paths), "alice", FAR_FUTURE).to_text().encode())
     assert [state.presence for state in answer.files] == [Presence.PRESENT, Presence.ABSENT]
-    answer = obey(cluster, Order.of(CheckFiles(paths), "bob", FAR_FUTURE).to_text().encode())
+    answer = obey(cluster, AgentRequest.of(CheckFiles(paths), "bob", FAR_FUTURE).to_text().encode())
     assert (answer.verdict, answer.files) == (Verdict.NOT_PERMITTED, ())
 
 
@@ -204,7 +215,7 @@ def test_files_without_a_possible_path_are_rejected(paths: tuple[str, ...]) -> N
 
 
 def test_every_act_is_told_whatever_came_of_it() -> None:
-    told: list[Deed] = []
+    told: list[AuditedAction] = []
     cluster = FakeCluster()
     actuator = Audited(cluster, told.append)
     job_id = actuator.submit(LINK)
@@ -218,17 +229,19 @@ def test_every_act_is_told_whatever_came_of_it() -> None:
     with pytest.raises(ClusterUnavailable):
         actuator.submit(LINK)
     assert told == [
-        Deed("alice", "submit mirage:svc:1", job_id, "done", tag="mirage:svc:1"),
-        Deed("alice", "signal USR1 to job 100", job_id, "done"),
-        Deed("alice", "cancel job 100", job_id, "done"),
-        Deed("alice", "update job 100: held=False nice=3", job_id, "UnknownJob: 100"),
-        Deed("bob", "cancel job 100", job_id, "NotPermitted: job 100 is not bob's"),
-        Deed("alice", "submit mirage:svc:1", NO_JOB, "ClusterUnavailable: no route to host", tag="mirage:svc:1"),
+        AuditedAction("alice", "submit mirage:svc:1", job_id, "done", tag="mirage:svc:1"),
+        AuditedAction("alice", "signal USR1 to job 100", job_id, "done"),
+        AuditedAction("alice", "cancel job 100", job_id, "done"),
+        AuditedAction("alice", "update job 100: held=False nice=3", job_id, "UnknownJob: 100"),
+        AuditedAction("bob", "cancel job 100", job_id, "NotPermitted: job 100 is not bob's"),
+        AuditedAction(
+            "alice", "submit mirage:svc:1", NO_JOB, "ClusterUnavailable: no route to host", tag="mirage:svc:1"
+        ),
     ]
 
 
 def test_an_act_that_fails_again_and_again_is_told_once_an_hour() -> None:
-    told: list[Deed] = []
+    told: list[AuditedAction] = []
     now, cluster = [0.0], FakeCluster(down=True)
     actuator = Audited(cluster, told.append, lambda: now[0])
     for minute in range(120):

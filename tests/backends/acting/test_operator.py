@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from fake_slurm.fake import FakeSlurm
 
-from mirage.backends.acting.operator import OperatorActuator
 from mirage.backends.cli_actuator import CliActuator
-from mirage.backends.execution import Commands
+from mirage.backends.execution import CommandRunner
+from mirage.backends.operator import OperatorActuator
 from mirage.domain.errors import NotPermitted, UnknownJob
 from mirage.domain.job import BatchScript, JobChange, JobId, JobRequest, SignalReach
 
@@ -28,9 +28,9 @@ class Operated:
 
     def __init__(self, slurm: FakeSlurm) -> None:
         self.slurm = slurm
-        self.alice = CliActuator(Commands(slurm.environment("alice")), "alice")
-        self.root = Commands(slurm.environment("root"))
-        self.operator = OperatorActuator(Commands(slurm.environment("mirage")))
+        self.alice = CliActuator(CommandRunner(slurm.environment("alice")), "alice")
+        self.root = CommandRunner(slurm.environment("root"))
+        self.operator = OperatorActuator(CommandRunner(slurm.environment("mirage")))
 
     def job(self, **changes: object) -> JobId:
         return self.alice.submit(replace(REQUEST, **changes))  # type: ignore[arg-type]

@@ -10,9 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirage.backends.acting.by_order import ByOrder
-from mirage.backends.acting.orders import Answer, CancelJob, CheckFiles, Order, SignalJob, UpdateJob, Verdict
-from mirage.backends.acting.wire import BadOrder
+from mirage.backends.agent_requests import (
+    AgentRequest,
+    AgentResponse,
+    BadOrder,
+    CancelJob,
+    CheckFiles,
+    SignalJob,
+    UpdateJob,
+    Verdict,
+)
+from mirage.backends.owner_turns import ByOrder
 from mirage.domain.errors import (
     ClusterUnavailable,
     JobBlocked,
@@ -34,7 +42,7 @@ from mirage.domain.job import (
     SignalReach,
     WarnSignal,
 )
-from mirage.slurm.wording import refused_act
+from mirage.slurm.error_messages import refused_act
 
 text = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20) | st.just("caf\udce9 \n'\"$(x)")
 number = st.integers(0, 1 << 40)
@@ -67,8 +75,10 @@ act = (
     | st.builds(CheckFiles, st.lists(text, max_size=3).map(tuple))
 )
 states = st.builds(FileState, st.sampled_from(Presence), text, st.booleans())
-orders = st.builds(Order.of, act, text, number)
-answers = st.builds(Answer, st.sampled_from(Verdict), job_id, text, text, st.lists(states, max_size=3).map(tuple))
+orders = st.builds(AgentRequest.of, act, text, number)
+answers = st.builds(
+    AgentResponse, st.sampled_from(Verdict), job_id, text, text, st.lists(states, max_size=3).map(tuple)
+)
 jsons = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
@@ -76,17 +86,17 @@ jsons = st.recursive(
 
 
 @given(orders)
-def test_an_order_arrives_as_it_was_sent(order: Order) -> None:
+def test_an_order_arrives_as_it_was_sent(order: AgentRequest) -> None:
     line = order.to_text()
     assert line.isascii()
     assert "\n" not in line
-    assert Order.from_text(line) == order
-    assert Order.from_text(line.encode()).act == order.act
+    assert AgentRequest.from_text(line) == order
+    assert AgentRequest.from_text(line.encode()).act == order.act
 
 
 @given(answers)
-def test_an_answer_arrives_as_it_was_sent(answer: Answer) -> None:
-    arrived = Answer.from_text(answer.to_text(), len(answer.files))
+def test_an_answer_arrives_as_it_was_sent(answer: AgentResponse) -> None:
+    arrived = AgentResponse.from_text(answer.to_text(), len(answer.files))
     assert (arrived.verdict, arrived.job_id, len(arrived.files)) == (
         answer.verdict,
         answer.job_id,
@@ -102,19 +112,21 @@ def test_an_answer_arrives_as_it_was_sent(answer: Answer) -> None:
 def test_words_of_answer_can_be_stored_and_shown(letter: str) -> None:
     words = f"Bad{letter}account"
     state = FileState(Presence.UNKNOWN, words)
-    answer = Answer.from_text(Answer(Verdict.REJECTED, reason=words, text=words, files=(state,)).to_text(), 1)
+    answer = AgentResponse.from_text(
+        AgentResponse(Verdict.REJECTED, reason=words, text=words, files=(state,)).to_text(), 1
+    )
     for word in words_of(answer):
         assert word.encode().decode().isprintable()
         assert word.startswith("Bad")
         assert word.endswith("account")
 
 
-def words_of(answer: Answer) -> tuple[str, ...]:
+def words_of(answer: AgentResponse) -> tuple[str, ...]:
     return (answer.reason, answer.text, *(state.reason for state in answer.files))
 
 
 @given(orders, st.data())
-def test_any_change_of_an_orders_shape_is_refused(order: Order, data: st.DataObject) -> None:
+def test_any_change_of_an_orders_shape_is_refused(order: AgentRequest, data: st.DataObject) -> None:
     tree = json.loads(order.to_text())
     spot = tree
     while True:
@@ -128,15 +140,15 @@ def test_any_change_of_an_orders_shape_is_refused(order: Order, data: st.DataObj
     else:
         spot[name] = [{"unlike": "anything"}, None]
     with pytest.raises(BadOrder, match=name):
-        Order.from_text(json.dumps(tree))
+        AgentRequest.from_text(json.dumps(tree))
 
 
 @given(jsons.map(json.dumps) | st.text() | st.binary())
 def test_anything_else_is_refused(line: str | bytes) -> None:
     with pytest.raises(BadOrder):
-        Order.from_text(line)
+        AgentRequest.from_text(line)
     with pytest.raises(BadOrder):
-        Answer.from_text(line)
+        AgentResponse.from_text(line)
 
 
 @pytest.mark.parametrize(
@@ -153,27 +165,27 @@ def test_anything_else_is_refused(line: str | bytes) -> None:
     ],
 )
 def test_values_of_another_kind_are_refused(field: str, value: object) -> None:
-    tree = json.loads(Order.of(CancelJob(JobId(1)), "alice", 5).to_text())
-    with pytest.raises(BadOrder, match=f"Order.{field}"):
-        Order.from_text(json.dumps(tree | {field: value}))
+    tree = json.loads(AgentRequest.of(CancelJob(JobId(1)), "alice", 5).to_text())
+    with pytest.raises(BadOrder, match=f"AgentRequest.{field}"):
+        AgentRequest.from_text(json.dumps(tree | {field: value}))
 
 
 def test_an_order_says_one_thing() -> None:
-    order = Order.of(CancelJob(JobId(1)), "alice", 5)
+    order = AgentRequest.of(CancelJob(JobId(1)), "alice", 5)
     two = dataclasses.replace(order, signal=SignalJob(JobId(1), "USR1", SignalReach.BATCH))
     none = dataclasses.replace(order, cancel=None)
     for wrong in (two, none):
         with pytest.raises(BadOrder, match="exactly one"):
-            Order.from_text(wrong.to_text())
+            AgentRequest.from_text(wrong.to_text())
 
 
 def test_depth_without_end_is_refused() -> None:
     with pytest.raises(BadOrder, match="not JSON"):
-        Order.from_text("[" * 100_000)
+        AgentRequest.from_text("[" * 100_000)
 
 
 def test_no_two_orders_have_the_same_id() -> None:
-    assert len({Order.of(CancelJob(JobId(1)), "alice", 5).order_id for _ in range(100)}) == 100
+    assert len({AgentRequest.of(CancelJob(JobId(1)), "alice", 5).order_id for _ in range(100)}) == 100
 
 
 @pytest.mark.parametrize(
@@ -189,7 +201,7 @@ def test_no_two_orders_have_the_same_id() -> None:
     ],
 )
 def test_errors_keep_their_kind_and_words(error: MirageError, arrives: type[MirageError]) -> None:
-    answer = Answer.from_text(Answer.failed(error).to_text())
+    answer = AgentResponse.from_text(AgentResponse.failed(error).to_text())
     with pytest.raises(arrives) as caught:
         answer.job()
     assert str(caught.value) == str(error)
@@ -206,26 +218,26 @@ def test_job_whose_changes_slurm_puts_off_is_told_from_a_controller_that_is_away
 
 def test_a_sentence_tells_no_secret() -> None:
     batch = BatchScript("#!/bin/sh\nexport KEY=hush", environment=(("TOKEN", "hush"),))
-    order = Order.of(JobRequest("svc", "alice", 60, tag="mirage:svc:1", batch=batch), "alice", 5)
+    order = AgentRequest.of(JobRequest("svc", "alice", 60, tag="mirage:svc:1", batch=batch), "alice", 5)
     assert order.sentence == "submit mirage:svc:1 for alice"
 
 
 @pytest.mark.parametrize("number", [-5, -1, HIGHEST_JOB_ID + 1, 2**32, 1 << 62, True, 1.0, "7"])
 def test_answer_with_impossible_job_id_is_rejected(number: object) -> None:
-    document = json.loads(Answer(Verdict.DONE).to_text()) | {"job_id": number}
-    with pytest.raises(BadOrder, match=r"^Answer\.job_id: "):
-        Answer.from_text(json.dumps(document))
+    document = json.loads(AgentResponse(Verdict.DONE).to_text()) | {"job_id": number}
+    with pytest.raises(BadOrder, match=r"^AgentResponse\.job_id: "):
+        AgentResponse.from_text(json.dumps(document))
 
 
 def test_submission_without_job_id_is_unknown() -> None:
-    actuator = ByOrder(lambda owner, act: Answer(Verdict.DONE))
+    actuator = ByOrder(lambda owner, act: AgentResponse(Verdict.DONE))
     with pytest.raises(ClusterUnavailable):
         actuator.submit(JobRequest("svc", "alice", 60, tag="mirage:svc:1"))
 
 
 @pytest.mark.parametrize("verdict", Verdict)
 def test_answer_that_does_not_fit_raises_what_the_loop_expects(verdict: Verdict) -> None:
-    actuator = ByOrder(lambda owner, act: Answer(verdict, JobId(7), text="so it says"))
+    actuator = ByOrder(lambda owner, act: AgentResponse(verdict, JobId(7), text="so it says"))
     expected = (ClusterUnavailable, NotPermitted)
     with suppress(*expected, SubmissionRejected):
         actuator.submit(JobRequest("svc", "alice", 60, tag="mirage:svc:1"))

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mirage.backends.acting.orders import Answer, CancelJob, UpdateJob, Verdict
-from mirage.backends.acting.ownerturns import OwnerTurns, TurnLimits
+from mirage.backends.agent_requests import AgentResponse, CancelJob, UpdateJob, Verdict
+from mirage.backends.owner_turns import OwnerTurns, TurnLimits
 from mirage.domain.errors import ClusterUnavailable, NotPermitted, SubmissionRejected
 from mirage.domain.job import BatchScript, Dependency, DependencyKind, JobChange, JobId, JobRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from mirage.backends.acting.orders import Act
+    from mirage.backends.agent_requests import Act
 
 ACT = CancelJob(JobId(7))
-DONE = Answer(Verdict.DONE, JobId(7))
+DONE = AgentResponse(Verdict.DONE, JobId(7))
 
 
 class Side:
@@ -31,7 +31,7 @@ class Side:
     def __init__(self) -> None:
         self.go, self.begun, self.error = Event(), 0, False
 
-    def ask(self, owner: str, act: Act) -> Answer:
+    def ask(self, owner: str, act: Act) -> AgentResponse:
         if owner == "mallory":
             self.begun += 1
             assert self.go.wait(60)
@@ -119,7 +119,7 @@ def test_owner_without_answers_is_told_what_to_check(side: Side, behind: str, wo
 def test_slow_answers_take_no_more_than_the_share_of_the_time(side: Side) -> None:
     now = [0.0]
 
-    def slow(owner: str, act: Act) -> Answer:
+    def slow(owner: str, act: Act) -> AgentResponse:
         now[0] += 4
         return DONE
 
@@ -135,7 +135,7 @@ def test_slow_answers_take_no_more_than_the_share_of_the_time(side: Side) -> Non
 
 
 def test_quick_errors_of_the_cluster_are_passed_on_without_a_pause() -> None:
-    def down(owner: str, act: Act) -> Answer:
+    def down(owner: str, act: Act) -> AgentResponse:
         raise ClusterUnavailable("controller down")
 
     turns = OwnerTurns(down)
@@ -147,7 +147,7 @@ def test_quick_errors_of_the_cluster_are_passed_on_without_a_pause() -> None:
 def test_acts_under_way_are_bounded_over_all_owners() -> None:
     go = Event()
 
-    def hang(owner: str, act: Act) -> Answer:
+    def hang(owner: str, act: Act) -> AgentResponse:
         assert go.wait(60)
         return DONE
 
@@ -183,9 +183,9 @@ class Slow:
 
     def __init__(self) -> None:
         self.go, self.begun = Event(), Counter[str]()
-        self.result: Answer | Exception = DONE
+        self.result: AgentResponse | Exception = DONE
 
-    def ask(self, owner: str, act: Act) -> Answer:
+    def ask(self, owner: str, act: Act) -> AgentResponse:
         self.begun[owner] += 1
         if owner in OWNERS:
             assert self.go.wait(60)
@@ -210,7 +210,7 @@ def test_slow_owners_together_hold_up_a_cycle_only_so_long() -> None:
 
 @pytest.mark.parametrize("result", [DONE, SubmissionRejected("QOSLimit"), NotPermitted("no")])
 @pytest.mark.parametrize("act", [ACT, JobRequest("svc", "slow0", 60, tag="mirage:svc:1")])
-def test_result_that_came_late_is_told_to_the_next_attempt(act: Act, result: Answer | Exception) -> None:
+def test_result_that_came_late_is_told_to_the_next_attempt(act: Act, result: AgentResponse | Exception) -> None:
     slow = Slow()
     slow.result = result
     turns = OwnerTurns(slow.ask, TurnLimits(together=0.01))
@@ -230,7 +230,7 @@ def test_late_results_keep_no_script(fails: bool) -> None:
     """Results of sixty acts with 2 MB each, which no client reads."""
     given_up = Event()
 
-    def ask(owner: str, act: Act) -> Answer:
+    def ask(owner: str, act: Act) -> AgentResponse:
         assert isinstance(act, JobRequest)
         assert given_up.wait(60)
         if fails:
@@ -272,7 +272,7 @@ def test_late_result_is_not_told_of_another_change() -> None:
         assert slow.begun["slow0"] == begun + 1
 
 
-def told(turns: OwnerTurns, act: Act) -> Answer | Exception:
+def told(turns: OwnerTurns, act: Act) -> AgentResponse | Exception:
     try:
         return turns("slow0", act)
     except (ClusterUnavailable, NotPermitted, SubmissionRejected) as error:

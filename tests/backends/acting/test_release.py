@@ -7,12 +7,11 @@ from dataclasses import replace
 import pytest
 from fakes import HOUR, FakeCluster, Fate, chain
 
-from mirage.backends.acting.release import ReleaseCluster
-from mirage.control.guard import Guard, Guards
-from mirage.control.journal import MemoryJournal
+from mirage.backends.operator import ReleaseCluster
+from mirage.control.dependencies import LoopDependencies, LoopSettings
+from mirage.control.guard import Guards, PredictorGuard
 from mirage.control.loop import ControlLoop
-from mirage.control.memory import MemoryStore
-from mirage.control.outside import Outside, Policy
+from mirage.control.stores import MemoryJournal, MemoryStore
 from mirage.domain.chain import Chain, ChainId, ChainRecord, ChainStatus, DoneCondition, Steering
 from mirage.domain.errors import ClusterUnavailable, NotPermitted
 from mirage.domain.job import ABSENT, Dependency, DependencyKind, Job, JobChange, JobId, JobState, SignalReach
@@ -224,9 +223,11 @@ class Service:
     def crash(self) -> None:
         slurm, cluster, self.journal = self.slurm, ReleaseCluster(self.slurm, self.slurm), MemoryJournal()
         self.store.journal = self.journal
-        outside = Outside(cluster, cluster, slurm, slurm, slurm, self.store, self.journal, slurm, sharing=slurm)
-        guard = Guard(build_predictor(self.predictor), build_predictor("reactive"))
-        self.loop = ControlLoop(outside, Guards(guard), Policy())
+        outside = LoopDependencies(
+            cluster, cluster, slurm, slurm, slurm, self.store, self.journal, slurm, sharing=slurm
+        )
+        guard = PredictorGuard(build_predictor(self.predictor), build_predictor("reactive"))
+        self.loop = ControlLoop(outside, Guards(guard), LoopSettings())
 
     @property
     def record(self) -> ChainRecord:

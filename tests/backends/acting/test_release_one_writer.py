@@ -8,8 +8,8 @@ import pytest
 from backends.acting.test_release import Operated, Service, waiting
 from fakes import HOUR, chain
 
-from mirage.backends.acting.release import ReleaseCluster
-from mirage.domain.chain import ChainStatus, DoneCondition, Handover, HandoverPolicy, Steering
+from mirage.backends.operator import ReleaseCluster
+from mirage.domain.chain import ChainStatus, DoneCondition, HandoverPolicy, HandoverSettings, Steering
 from mirage.domain.job import ABSENT, Dependency, DependencyKind, JobChange, JobId, JobState
 
 
@@ -40,7 +40,7 @@ def test_stock_of_one_writer_never_runs_together(
 @pytest.mark.parametrize("policy", [HandoverPolicy.NONE, HandoverPolicy.ON_START])
 def test_held_jobs_keep_the_nodes_that_their_owner_names(policy: HandoverPolicy) -> None:
     slurm = waiting(2)
-    svc = chain(done=DoneCondition(links=3), steering=Steering.PIN, handover=Handover(policy))
+    svc = chain(done=DoneCondition(links=3), steering=Steering.PIN, handover=HandoverSettings(policy))
     slurm.stock(svc, 1, 2, 3)
     for number in (100, 101, 102):
         slurm.jobs[JobId(number)] = replace(slurm.jobs[JobId(number)], node_list="n7")

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 from fakes import chain
 
-from mirage.backends.acting.orders import Order
-from mirage.backends.acting.sudo import Helper, SudoActuator
+from mirage.backends.agent_requests import AgentRequest
+from mirage.backends.sudo import Helper, SudoActuator
 from mirage.domain.errors import ClusterUnavailable, NotPermitted, SubmissionRejected
 from mirage.domain.job import JobId, JobRequest
 
@@ -46,7 +46,7 @@ def test_the_order_goes_in_and_the_answer_comes_out(sudo: Callable[..., SudoActu
     actuator = sudo(GREETING, f"cat >{tmp_path}/order", DONE)
     request = replace(request, user=SOMEBODY)
     assert actuator.submit(request) == 42
-    order = Order.from_text((tmp_path / "order").read_text())
+    order = AgentRequest.from_text((tmp_path / "order").read_text())
     assert order.act == request
     assert (tmp_path / "arguments").read_text().split() == ["-n", "-H", "-u", SOMEBODY, "--", "/opt/mirage-act"]
     names = {line.split("=")[0] for line in (tmp_path / "environment").read_text().splitlines()}

@@ -14,7 +14,7 @@ from api_world import definition, world
 from mirage.api.server import ApiServer
 from mirage.config.loading import load_config
 from mirage.daemon.doctor.account import DaemonAccount
-from mirage.daemon.doctor.files import look_at_files
+from mirage.daemon.doctor.examination import check_files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,12 +37,12 @@ def test_chains_whose_files_are_unknown_are_named(world: World, tmp_path: Path) 
         world.call("POST", "/api/v1/chains", definition(f"train-{number}"))
     chains = sorted(record.chain.chain_id for record in world.loop.status.chains)
     unknown = dict.fromkeys(chains, "/home/ada: no search permission")
-    assert list(look_at_files(config(tmp_path, world.socket))) == []
+    assert list(check_files(config(tmp_path, world.socket))) == []
     service = replace(world.service, status=lambda: replace(world.loop.status, files_unknown=unknown))
     server = ApiServer(service, tmp_path / "api.sock")
     server.start()
     try:
-        findings = list(look_at_files(config(tmp_path, tmp_path / "api.sock")))
+        findings = list(check_files(config(tmp_path, tmp_path / "api.sock")))
     finally:
         server.stop()
     assert {finding.level for finding in findings} == {"warn"}
@@ -56,7 +56,7 @@ def test_files_of_chains_not_shown_are_not_looked_at(world: World, tmp_path: Pat
     world.call("POST", "/api/v1/chains", definition())
     configured = config(tmp_path, world.socket)
     account = DaemonAccount(pwd.getpwnam("nobody").pw_uid, "nobody", "the test")
-    (found,) = account.look(lambda: look_at_files(configured))
+    (found,) = account.look(lambda: check_files(configured))
     assert (found.level, found.check) == ("warn", "files")
     assert "of other users can be checked is unknown" in found.follows
     assert "administrator" in found.todo
@@ -65,12 +65,12 @@ def test_files_of_chains_not_shown_are_not_looked_at(world: World, tmp_path: Pat
 def test_files_of_a_daemon_that_does_not_answer_are_named(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as left_behind:
         left_behind.bind(str(tmp_path / "api.sock"))
-    (found,) = look_at_files(config(tmp_path, tmp_path / "api.sock"))
+    (found,) = check_files(config(tmp_path, tmp_path / "api.sock"))
     assert found.level == "warn"
     assert "is unknown" in found.follows
 
 
 @pytest.mark.parametrize(("mode", "said"), [("own", 0), ("agent", 0), ("release", 1), ("token", 1)])
 def test_who_checks_is_said_where_homes_may_be_closed(tmp_path: Path, mode: str, said: int) -> None:
-    findings = list(look_at_files(config(tmp_path, tmp_path / "none.sock", mode)))
+    findings = list(check_files(config(tmp_path, tmp_path / "none.sock", mode)))
     assert [(finding.level, finding.check) for finding in findings] == [("ok", "files")] * said

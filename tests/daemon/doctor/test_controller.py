@@ -6,20 +6,25 @@ from pathlib import Path
 
 import pytest
 
-from mirage.backends.controllertime import read_controller_time
-from mirage.config.model import ClusterSection, Config, LoopSection
-from mirage.daemon.doctor.controller import look_at_partitions, look_at_settings
-from mirage.daemon.doctor.patience import look_at_settle
-from mirage.daemon.doctor.people import look_at_associations, look_at_operator, look_at_privacy
-from mirage.daemon.doctor.reading import (
+from mirage.backends.cluster_queries import read_controller_time
+from mirage.config.model import ClusterConnectionSection, Config, LoopSection
+from mirage.daemon.doctor.examination import check_settle
+from mirage.daemon.doctor.finding import (
     read_partitions,
     read_settings,
     read_table,
 )
-from mirage.daemon.doctor.steering import look_at_steering
+from mirage.daemon.doctor.slurm_settings import (
+    check_associations,
+    check_operator,
+    check_partitions,
+    check_privacy,
+    check_settings,
+    check_steering,
+)
 from mirage.domain.chain import Steering
 from mirage.domain.errors import BadSpelling
-from mirage.slurm.release import read_version
+from mirage.slurm.conf import read_version
 
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
 VERSIONS = sorted(folder.name for folder in ASSETS.iterdir() if (folder / "scontrol.config.txt").exists())
@@ -34,13 +39,13 @@ def settings(**changes: str) -> dict[str, str]:
 
 
 def levels(interval: int = 60, client: str = "slurm 22.05.8", **changes: str) -> dict[str, str]:
-    return {f.check: str(f.level) for f in look_at_settings(settings(**changes), client, interval, Steering.OFF)}
+    return {f.check: str(f.level) for f in check_settings(settings(**changes), client, interval, Steering.OFF)}
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_real_testbed_is_well(version: str) -> None:
     answers = [recorded(version, f"scontrol.{name}.txt") for name in ("config", "version")]
-    found = list(look_at_settings(read_settings(answers[0]), answers[1], 60, Steering.OFF))
+    found = list(check_settings(read_settings(answers[0]), answers[1], 60, Steering.OFF))
     assert {str(f.level) for f in found} == {"ok"}, [f for f in found if f.level != "ok"]
 
 
@@ -48,7 +53,7 @@ def test_a_real_testbed_is_well(version: str) -> None:
 def test_the_recorded_partitions_are_read(version: str) -> None:
     partitions = read_partitions(recorded(version, "scontrol.partitions-oneline.txt"))
     assert {"cpu", "v100", "a100", "npu"} <= {row["PartitionName"] for row in partitions}
-    findings = list(look_at_partitions(partitions))
+    findings = list(check_partitions(partitions))
     assert "cpu 2-00:00:00" in findings[0].found
 
 
@@ -98,7 +103,7 @@ def test_what_ages_is_as_measured(flags: str, enforce: str, ages: bool, words: s
     """DESIGN.md, "What keeps a successor back": the rows hold and pin of its three sorts of site."""
     site = settings(PriorityFlags=flags, AccountingStorageEnforce=enforce)
     for chosen in Steering:
-        finding = look_at_steering(site, chosen)
+        finding = check_steering(site, chosen)
         assert words in finding.follows
         assert "pin ages" in finding.follows
         assert (str(finding.level) == "warn") == (chosen is Steering.HOLD and not ages)
@@ -108,8 +113,8 @@ def test_what_ages_is_as_measured(flags: str, enforce: str, ages: bool, words: s
     ("settle", "timeout", "level"), [(120, 30, "ok"), (46, 30, "ok"), (45, 30, "warn"), (60, 60, "warn")]
 )
 def test_a_submission_under_way_is_waited_for(settle: int, timeout: int, level: str) -> None:
-    config = Config(loop=LoopSection(settle=settle), cluster=ClusterSection(timeout=timeout))
-    assert str(look_at_settle(config).level) == level
+    config = Config(loop=LoopSection(settle=settle), cluster=ClusterConnectionSection(timeout=timeout))
+    assert str(check_settle(config).level) == level
 
 
 def test_a_partition_that_is_down_or_short_is_named() -> None:
@@ -118,11 +123,11 @@ def test_a_partition_that_is_down_or_short_is_named() -> None:
         {"PartitionName": "b", "MaxTime": "00:30:00", "State": "UP"},
         {"PartitionName": "c", "MaxTime": "UNLIMITED", "State": "UP"},
     ]
-    findings = list(look_at_partitions(rows))
+    findings = list(check_partitions(rows))
     assert [str(f.level) for f in findings] == ["ok", "warn", "warn"]
     assert findings[1].found.endswith(": a")
     assert findings[2].found.endswith(": b")
-    assert str(next(look_at_partitions([])).level) == "fail"
+    assert str(next(check_partitions([])).level) == "fail"
 
 
 def test_partition_that_oversubscribes_nodes_is_named() -> None:
@@ -130,7 +135,7 @@ def test_partition_that_oversubscribes_nodes_is_named() -> None:
         {"PartitionName": name, "MaxTime": "2-00:00:00", "State": "UP", "OverSubscribe": shared}
         for name, shared in [("a", "NO"), ("b", "FORCE:2"), ("c", "YES:4"), ("d", "EXCLUSIVE"), ("e", "FORCE")]
     ]
-    first, shared = look_at_partitions(rows)
+    first, shared = check_partitions(rows)
     assert [str(first.level), str(shared.level)] == ["ok", "warn"]
     assert shared.found == "OverSubscribe: b FORCE:2, c YES:4, e FORCE"
     assert "links there may not be pinned" in shared.follows
@@ -138,7 +143,7 @@ def test_partition_that_oversubscribes_nodes_is_named() -> None:
 
 def test_the_limits_of_the_recorded_users() -> None:
     rows = read_table(recorded(VERSIONS[0], "sacctmgr.associations.txt"))
-    findings = list(look_at_associations("alice", rows, enforced=True))
+    findings = list(check_associations("alice", rows, enforced=True))
     assert "alice: limited, research" in findings[0].found
     assert [(str(f.level), f.found) for f in findings[1:]] == [("ok", "MaxSubmitJobs=3"), ("warn", "MaxJobs=1")]
 
@@ -146,21 +151,21 @@ def test_the_limits_of_the_recorded_users() -> None:
 @pytest.mark.parametrize(("most", "level"), [("1", "fail"), ("2", "ok"), ("", "")])
 def test_a_chain_needs_two_jobs_in_the_queue(most: str, level: str) -> None:
     row = {"User": "eve", "Account": "x", "MaxSubmit": most, "GrpSubmit": "100", "MaxJobs": "", "GrpJobs": ""}
-    findings = list(look_at_associations("eve", [row], enforced=True))
+    findings = list(check_associations("eve", [row], enforced=True))
     about = [f for f in findings if "MaxSubmitJobs" in f.found and f.found != "MaxSubmitJobs=100"]
     assert [str(f.level) for f in about] == ([level] if level else [])
 
 
 def test_a_user_without_account_is_refused_only_where_that_is_enforced() -> None:
-    assert [str(f.level) for f in look_at_associations("eve", [], enforced=True)] == ["fail"]
-    assert [str(f.level) for f in look_at_associations("eve", [], enforced=False)] == ["ok"]
+    assert [str(f.level) for f in check_associations("eve", [], enforced=True)] == ["fail"]
+    assert [str(f.level) for f in check_associations("eve", [], enforced=False)] == ["ok"]
 
 
 def test_who_is_an_operator() -> None:
     users = read_table(recorded(VERSIONS[0], "sacctmgr.users.txt"))
-    assert str(look_at_operator("mirage", users).level) == "ok"
-    assert str(look_at_operator("alice", users).level) == "fail"
-    assert str(look_at_operator("alice", users, "alice(1001)").level) == "ok"
+    assert str(check_operator("mirage", users).level) == "ok"
+    assert str(check_operator("alice", users).level) == "fail"
+    assert str(check_operator("alice", users, "alice(1001)").level) == "ok"
 
 
 @pytest.mark.parametrize(
@@ -176,7 +181,7 @@ def test_who_is_an_operator() -> None:
 def test_privacy_is_judged_by_what_the_account_sees(
     private: str, sees_all: bool, others: bool, level: str
 ) -> None:
-    found = look_at_privacy("mirage", private, sees_all=sees_all, acts_for_others=others)
+    found = check_privacy("mirage", private, sees_all=sees_all, acts_for_others=others)
     assert str(found.level) == level
 
 
@@ -189,6 +194,6 @@ def test_what_is_no_answer_is_not_taken_for_one(read, text: str) -> None:
 
 def test_hold_and_nice_gain_nothing_where_jobs_run_in_turn() -> None:
     for chosen in Steering:
-        found = look_at_settings(settings(PriorityType="priority/basic"), "slurm 24.11.5", 60, chosen)
+        found = check_settings(settings(PriorityType="priority/basic"), "slurm 24.11.5", 60, chosen)
         level = next(str(each.level) for each in found if each.check == "priority")
         assert (level == "warn") == (chosen in (Steering.HOLD, Steering.NICE))

@@ -16,10 +16,9 @@ from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_pri
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from mirage.api.certificate import log_validity
-from mirage.api.listening import Listening
+from mirage.api.listening import Listening, log_validity
 from mirage.api.server import ApiServer
-from mirage.config.model import ApiSection, ClusterSection, Config, JwtSection, RestSection, StoreSection
+from mirage.config.model import ApiSection, ClusterConnectionSection, Config, JwtSection, RestSection, StoreSection
 from mirage.daemon.doctor.credentials import check_certificate, check_port, check_secrets, check_transports
 
 if TYPE_CHECKING:
@@ -151,7 +150,7 @@ def test_port_that_another_user_has_taken_is_found(account: int, levels: list[st
     ],
 )
 def test_server_elsewhere_that_proves_nothing_is_found(rest: str, store: str, found: int) -> None:
-    config = Config(cluster=ClusterSection(rest=RestSection(url=rest)), store=StoreSection(url=store))
+    config = Config(cluster=ClusterConnectionSection(rest=RestSection(url=rest)), store=StoreSection(url=store))
     findings = list(check_transports(config))
     assert [str(each.level) for each in findings] == ["warn"] * found
     assert "secret" not in str(findings)

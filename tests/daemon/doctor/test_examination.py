@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
-from mirage.backends.execution import Commands
+from mirage.backends.execution import CommandRunner
 from mirage.cli.main import app
 from mirage.config.loading import load_config
 from mirage.daemon.doctor import machine
 from mirage.daemon.doctor.examination import examine
-from mirage.daemon.heartbeat import Heartbeat
-from mirage.daemon.lock import single_instance
+from mirage.daemon.state_directory import Heartbeat, single_instance
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -167,7 +166,7 @@ def test_a_clock_that_is_off_is_measured(examined) -> None:
 
 
 def test_clock_off_by_slurms_time_is_measured_in_both() -> None:
-    found = machine.look_at_clock(1_700_000_000, 1_700_007_200, 60)
+    found = machine.check_clock(1_700_000_000, 1_700_007_200, 60)
     assert str(found.level) == "warn"
     assert "120 s ahead of the controller's, 7200 s of Slurm's time" in found.found
 
@@ -190,8 +189,8 @@ def test_a_configuration_that_cannot_work_is_a_failure(tmp_path: Path) -> None:
 def test_a_state_folder_open_to_others_is_a_warning(tmp_path: Path) -> None:
     for mode, level in ((0o700, "ok"), (0o755, "warn"), (0o770, "warn")):
         tmp_path.chmod(mode)
-        assert [str(f.level) for f in machine.look_at_state(tmp_path)] == [level]
-    assert [str(f.level) for f in machine.look_at_state(tmp_path / "new" / "one")] == ["ok"]
+        assert [str(f.level) for f in machine.check_state(tmp_path)] == [level]
+    assert [str(f.level) for f in machine.check_state(tmp_path / "new" / "one")] == ["ok"]
 
 
 @pytest.mark.parametrize(("mode", "levels"), [(0o777, ["ok", "fail"]), (0o1777, ["ok"]), (0o755, ["ok"])])
@@ -200,7 +199,7 @@ def test_state_folder_that_others_can_replace_is_a_failure(tmp_path: Path, mode:
     folder = above / "state"
     folder.mkdir(mode=0o700, parents=True)
     above.chmod(mode)
-    assert [str(f.level) for f in machine.look_at_state(folder)] == levels
+    assert [str(f.level) for f in machine.check_state(folder)] == levels
 
 
 @pytest.mark.parametrize("changeable", ["", "mirage.toml", "conf.d", "conf.d/x.toml"])
@@ -213,20 +212,20 @@ def test_configuration_that_others_can_change_is_a_failure(tmp_path: Path, chang
         each.chmod(0o755 if each.is_dir() else 0o644)
     if changeable:
         (place / changeable).chmod(0o777)
-    found = list(machine.look_at_configuration(files, os.geteuid()))
+    found = list(machine.check_configuration(files, os.geteuid()))
     assert {each.level.value for each in found} == ({"fail"} if changeable else set())
     assert all(changeable.partition("/")[0] in each.found for each in found)
     if not changeable and os.geteuid() == 0:
         os.chown(files[0], 54_321, -1)
-        assert [each.level for each in machine.look_at_configuration(files, 0)] == ["fail"]
-        assert not list(machine.look_at_configuration(files, 54_321))
+        assert [each.level for each in machine.check_configuration(files, 0)] == ["fail"]
+        assert not list(machine.check_configuration(files, 54_321))
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_state_folder_that_cannot_be_written_is_a_failure(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
-    assert [str(f.level) for f in machine.look_at_state(tmp_path)] == ["fail"]
-    assert [str(f.level) for f in machine.look_at_state(tmp_path / "x")] == ["fail"]
+    assert [str(f.level) for f in machine.check_state(tmp_path)] == ["fail"]
+    assert [str(f.level) for f in machine.check_state(tmp_path / "x")] == ["fail"]
 
 
 @pytest.mark.parametrize(("free_mb", "level"), [(0, "fail"), (100, "warn"), (100_000, "ok")])
@@ -238,10 +237,10 @@ def test_doctor_reports_an_older_key_or_policy_in_force(tmp_path: Path) -> None:
     problem = "api.policy: /etc/mirage/policy.toml cannot be read: Permission denied"
     with single_instance(tmp_path / "daemon.lock"):
         Heartbeat(tmp_path / "heartbeat").beat(7, "held", outdated=problem)
-        (found,) = machine.look_at_access(tmp_path)
+        (found,) = machine.check_access(tmp_path)
         assert (str(found.level), found.found) == ("fail", problem)
         Heartbeat(tmp_path / "heartbeat").beat(8, "held")
-        assert not [*machine.look_at_access(tmp_path)]
+        assert not [*machine.check_access(tmp_path)]
 
 
 def test_a_daemon_whose_state_folder_is_gone_is_named(tmp_path: Path) -> None:
@@ -249,11 +248,11 @@ def test_a_daemon_whose_state_folder_is_gone_is_named(tmp_path: Path) -> None:
 
     path = str(tmp_path / "api.sock")
     config = Config(service=ServiceSection(state=str(tmp_path / "gone")), api=ApiSection(socket=path))
-    assert machine.look_at_daemon(config).found == "none runs"
+    assert machine.check_daemon(config).found == "none runs"
     with socket.socket(socket.AF_UNIX) as daemon:
         daemon.bind(path)
         daemon.listen()
-        found = machine.look_at_daemon(config)
+        found = machine.check_daemon(config)
     assert str(found.level) == "fail"
     assert path in found.found
 
@@ -262,38 +261,38 @@ def test_a_daemon_is_found_by_its_lock_and_heartbeat(tmp_path: Path) -> None:
     from mirage.config.model import Config, ServiceSection
 
     config = Config(service=ServiceSection(state=str(tmp_path)))
-    assert machine.look_at_daemon(config).found == "none runs"
+    assert machine.check_daemon(config).found == "none runs"
     with single_instance(tmp_path / "daemon.lock"):
-        assert "not completed a cycle yet" in machine.look_at_daemon(config).found
+        assert "not completed a cycle yet" in machine.check_daemon(config).found
         Heartbeat(tmp_path / "heartbeat").beat(7, "held everything")
-        assert "held everything" in machine.look_at_daemon(config).found
+        assert "held everything" in machine.check_daemon(config).found
         Heartbeat(tmp_path / "heartbeat").beat(8, "hold: disk full", failed=22)
-        failed = machine.look_at_daemon(config)
+        failed = machine.check_daemon(config)
         assert str(failed.level) == "fail"
         assert "22" in failed.found
         Heartbeat(tmp_path / "heartbeat").beat(9, "held", stuck=3)
-        stuck = machine.look_at_daemon(config)
+        stuck = machine.check_daemon(config)
         assert str(stuck.level) == "warn"
         assert "3 predictor threads" in stuck.found
         late = {"pid": 1, "time": int(time.time()) - 300, "cycles": 9, "sentence": "held", "due_s": 60.0}
         (tmp_path / "heartbeat").write_text(json.dumps(late))
-        assert str(machine.look_at_daemon(config).level) == "fail"
+        assert str(machine.check_daemon(config).level) == "fail"
         (tmp_path / "heartbeat").write_text(json.dumps(late | {"due_s": 600.0}))
-        assert str(machine.look_at_daemon(config).level) == "ok"
+        assert str(machine.check_daemon(config).level) == "ok"
         (tmp_path / "heartbeat").write_text('{"pid": 1, "time": 5, "cycles": 1, "sentence": "long ago"}')
-        assert str(machine.look_at_daemon(config).level) == "fail"
-    assert machine.look_at_daemon(config).found == "none runs"
+        assert str(machine.check_daemon(config).level) == "fail"
+    assert machine.check_daemon(config).found == "none runs"
 
 
 def test_a_helper_that_others_can_change_is_a_failure(tmp_path: Path) -> None:
     helper = tmp_path / "mirage-act"
-    assert [str(f.level) for f in machine.look_at_helper(helper)] == ["fail"]
+    assert [str(f.level) for f in machine.check_helper(helper)] == ["fail"]
     helper.touch()
     helper.chmod(0o777)
-    assert [str(f.level) for f in machine.look_at_helper(helper)] == ["fail"]
+    assert [str(f.level) for f in machine.check_helper(helper)] == ["fail"]
     if os.geteuid() == 0:
         helper.chmod(0o755)
-        assert [str(f.level) for f in machine.look_at_helper(helper)] == ["ok"]
+        assert [str(f.level) for f in machine.check_helper(helper)] == ["ok"]
 
 
 LISTED = """Matching Defaults entries for mirage on vm:
@@ -325,13 +324,13 @@ def test_sudoers_that_lack_the_helper_are_a_failure(tmp_path: Path, rule: str, s
     sudo = tmp_path / "sudo"
     sudo.write_text(f"#!/bin/sh\n[ \"$*\" = '-n -l' ] || exit 9\ncat {tmp_path}/listed\nexit {status}\n")
     sudo.chmod(0o755)
-    commands = Commands({"PATH": f"{tmp_path}:/usr/bin:/bin"}, 30)
-    found = machine.look_at_sudoers(Path("/usr/bin/mirage-act"), commands)
+    commands = CommandRunner({"PATH": f"{tmp_path}:/usr/bin:/bin"}, 30)
+    found = machine.check_sudoers(Path("/usr/bin/mirage-act"), commands)
     assert found.level == level
 
 
 def test_machine_without_sudo_is_a_failure(tmp_path: Path) -> None:
-    found = machine.look_at_sudoers(Path("/usr/bin/mirage-act"), Commands({"PATH": str(tmp_path)}, 30))
+    found = machine.check_sudoers(Path("/usr/bin/mirage-act"), CommandRunner({"PATH": str(tmp_path)}, 30))
     assert found.level == "fail"
 
 
@@ -342,16 +341,16 @@ def test_a_kernel_on_which_users_may_trace_their_helpers_is_said(
     scope = tmp_path / "ptrace_scope"
     if content is not None:
         scope.write_text(content)
-    assert str(machine.look_at_tracing(scope).level) == level
+    assert str(machine.check_tracing(scope).level) == level
 
 
 def test_tokens_are_counted_and_kept_from_others(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
-    assert [str(f.level) for f in machine.look_at_tokens(tmp_path)] == ["warn"]
+    assert [str(f.level) for f in machine.check_tokens(tmp_path)] == ["warn"]
     (tmp_path / "alice.jwt").touch()
-    assert [f.found for f in machine.look_at_tokens(tmp_path)] == ["tokens of alice"]
+    assert [f.found for f in machine.check_tokens(tmp_path)] == ["tokens of alice"]
     tmp_path.chmod(0o755)
-    assert [str(f.level) for f in machine.look_at_tokens(tmp_path)] == ["fail", "ok"]
+    assert [str(f.level) for f in machine.check_tokens(tmp_path)] == ["fail", "ok"]
 
 
 @pytest.mark.parametrize("flag", ["0", "1"])
@@ -366,11 +365,11 @@ def test_a_daemon_that_can_gain_no_privileges_cannot_use_sudo(tmp_path: Path, fl
         process.stdout.readline()
         beat = {"pid": process.pid, "time": 5, "cycles": 1, "sentence": "held"}
         (tmp_path / "heartbeat").write_text(json.dumps(beat))
-        found = [str(finding.level) for finding in machine.look_at_privileges(tmp_path)]
+        found = [str(finding.level) for finding in machine.check_privileges(tmp_path)]
         process.stdin.close()
     expected = ["fail"] if flag == "1" or _no_new_privileges() else []
     assert found == expected
-    assert list(machine.look_at_privileges(tmp_path)) == [], "none runs"
+    assert list(machine.check_privileges(tmp_path)) == [], "none runs"
 
 
 def _no_new_privileges() -> bool:
@@ -384,7 +383,7 @@ def test_a_state_beside_a_home_on_the_network_is_said(
 ) -> None:
     monkeypatch.setattr(machine, "SHARED_FOLDERS", (tmp_path / "first", tmp_path / "second"))
     monkeypatch.setattr(machine, "remark_on", lambda state: f"the state is in {state}")
-    (finding,) = machine.look_at_place(tmp_path / folder / "mirage-alice")
+    (finding,) = machine.check_place(tmp_path / folder / "mirage-alice")
     assert str(finding.level) == level
     monkeypatch.undo()
-    assert list(machine.look_at_place(tmp_path)) == []
+    assert list(machine.check_place(tmp_path)) == []

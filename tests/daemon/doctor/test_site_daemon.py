@@ -24,11 +24,11 @@ def test_a_site_daemon_that_the_environment_names_is_the_users(
     site, own = str(tmp_path / "site.sock"), str(tmp_path / "own" / "api.sock")
     config = Config(service=ServiceSection(state=str(tmp_path / "own")), api=ApiSection(socket=own))
     monkeypatch.setenv("MIRAGE_SOCKET", site)
-    assert machine.look_at_daemon(config).found == "none runs"
+    assert machine.check_daemon(config).found == "none runs"
     with socket.socket(socket.AF_UNIX) as daemon:
         daemon.bind(site)
         daemon.listen()
-        found = [machine.look_at_daemon(config), machine.look_at_socket(config)]
+        found = [machine.check_daemon(config), machine.check_socket(config)]
     assert [(str(each.level), site in each.found, each.todo) for each in found] == [("ok", True, "")] * 2
 
 
@@ -38,7 +38,7 @@ def test_a_state_directory_of_another_account_is_not_said_to_be_removed(tmp_path
     state.mkdir(mode=0o700)
     ask = (
         "import sys; from mirage.config.model import ApiSection, Config, ServiceSection as State;"
-        "from mirage.daemon.doctor.machine import look_at_daemon as ask;"
+        "from mirage.daemon.doctor.machine import check_daemon as ask;"
         "print(ask(Config(service=State(state=sys.argv[1]), api=ApiSection(socket=sys.argv[2]))).level)"
     )
     with socket.socket(socket.AF_UNIX) as daemon:

@@ -18,10 +18,8 @@ from mirage.domain.job import (
     JobRequest,
     WarnSignal,
 )
-from mirage.slurm.rest.description import describe, describe_change
-from mirage.slurm.rest.lowering import lower_change, lower_submission
-from mirage.slurm.rest.optionvariables import option_variables
-from mirage.slurm.rest.versions import NEWEST
+from mirage.slurm.rest.description import describe, describe_change, option_variables
+from mirage.slurm.rest.versions import NEWEST, lower_change, lower_submission
 
 NOW = 1_700_000_000
 SCRIPT = "#!/bin/sh\n"

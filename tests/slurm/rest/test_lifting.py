@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from mirage.domain.errors import BadSpelling
 from mirage.domain.job import UNLIMITED, JobState
-from mirage.slurm.rest.lifting import Kind, lift
 from mirage.slurm.rest.queue import read_queue
-from mirage.slurm.rest.versions import KNOWN, NEWEST, OLDEST
+from mirage.slurm.rest.versions import KNOWN, NEWEST, OLDEST, Kind, lift
 
 TIMES = ("submit_time", "eligible_time", "start_time", "end_time")
 JSON = st.recursive(

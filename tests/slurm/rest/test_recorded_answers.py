@@ -13,25 +13,24 @@ from backends.recorded_squeue import PENDING, RUNNING, links_seen, links_told, r
 
 from mirage.backends.jobquery import Fates
 from mirage.backends.restactuator import _errors
-from mirage.backends.restclient import Answer
-from mirage.domain.chainid import split_tag
+from mirage.backends.restclient import RestResponse
 from mirage.domain.errors import ClusterUnavailable, NotPermitted, SubmissionRejected, UnknownJob
 from mirage.domain.job import ABSENT, NEVER, UNLIMITED, JobState
 from mirage.domain.link import NO_JOB
-from mirage.slurm import jobhistory, nodetext
+from mirage.domain.tags import split_tag
+from mirage.slurm import accounting, node_text
 from mirage.slurm.queuelabels import ends_of, jobs_kept_pending, suspended_jobs
-from mirage.slurm.rest.faults import Faults
+from mirage.slurm.rest.answers import RestErrors
 from mirage.slurm.rest.history import read_history, read_past_links, read_past_runs
-from mirage.slurm.rest.lifting import Kind, lift, with_partitions
-from mirage.slurm.rest.nodes import read_partitions
-from mirage.slurm.rest.queue import read_queue
+from mirage.slurm.rest.queue import read_partitions, read_queue
+from mirage.slurm.rest.versions import Kind, lift, with_partitions
 from mirage.slurm.tres import gres_class_of, sizes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mirage.slurm.queuetext import Queue
-    from mirage.slurm.rest.fields import Record
+    from mirage.slurm.rest.answers import Record
 
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
 RECORDED = sorted(ASSETS.glob("*/rest/v0.0.*"))
@@ -223,7 +222,7 @@ def test_partitions_are_sinfos(folder: Path) -> None:
     assert not unreadable
     ours = {part.name: part for part in found}
     text = (folder.parents[1] / "sinfo.mirage.txt").read_text()
-    theirs = {part.name: part for part in nodetext.read_partitions(text, index(folder)["mark"])[0] if part.total}
+    theirs = {part.name: part for part in node_text.read_partitions(text, index(folder)["mark"])[0] if part.total}
     assert {name: part.total for name, part in ours.items()} == {name: part.total for name, part in theirs.items()}
     if number(folder) >= 37:  # before, a node's state comes without its flags
         assert ours == theirs
@@ -262,7 +261,7 @@ def test_the_history_is_the_one_that_sacct_tells(folder: Path) -> None:
         pytest.skip("the recorder's question was rejected")
     table, left_out = read_history(answer(folder, "db.jobs")["jobs"], shaped(folder, Kind.PAST_JOB))
     text = (folder.parents[1] / "sacct.mirage-history.epoch.txt").read_bytes().decode("utf-8", "surrogateescape")
-    told, _ = jobhistory.read_history(text, index(folder)["mark"])
+    told, _ = accounting.read_history(text, index(folder)["mark"])
     assert left_out == 0
     theirs = {str(told.job_id[k]): k for k in np.lexsort((told.start, told.submit)) if told.end[k] != ABSENT}
     common = [(k, theirs[str(name)]) for k, name in enumerate(table.job_id) if str(name) in theirs]
@@ -289,7 +288,7 @@ def test_the_history_is_the_one_that_sacct_tells(folder: Path) -> None:
     ],
 )
 def test_refusals_have_a_reason(folder: Path, name: str, reason: str) -> None:
-    error = Faults.read(answer(folder, f"error.submit-{name}")["errors"]).of_submission("submission")
+    error = RestErrors.read(answer(folder, f"error.submit-{name}")["errors"]).of_submission("submission")
     assert isinstance(error, SubmissionRejected)
     assert error.reason == reason
 
@@ -298,10 +297,10 @@ def test_acts_on_others_jobs_and_on_none(folder: Path) -> None:
     if number(folder) in (40, 41):
         pytest.skip("does not tell")
     foreign, unknown = (
-        _errors(Answer(200, answer(folder, f"error.cancel-{whose}"))) for whose in ("foreign", "unknown")
+        _errors(RestResponse(200, answer(folder, f"error.cancel-{whose}"))) for whose in ("foreign", "unknown")
     )
-    foreign = Faults.read(foreign).of_act("cancel job 40")
-    unknown = Faults.read(unknown).of_act("cancel job 999999")
+    foreign = RestErrors.read(foreign).of_act("cancel job 40")
+    unknown = RestErrors.read(unknown).of_act("cancel job 999999")
     assert isinstance(foreign, NotPermitted)
     assert isinstance(unknown, UnknownJob)
     assert "999999" in str(unknown)
@@ -312,7 +311,7 @@ def test_a_refused_token_is_nobodys_fault_but_the_tokens(folder: Path, name: str
     text = (folder / f"error.{name}.json").read_text()
     if not text.startswith("{"):
         pytest.skip("said by the status alone")
-    error = Faults.read(json.loads(text)["errors"]).of_act("look at job 1")
+    error = RestErrors.read(json.loads(text)["errors"]).of_act("look at job 1")
     assert isinstance(error, ClusterUnavailable)
 
 

@@ -1,22 +1,95 @@
-"""The trained agents as ordering policy and placement policy."""
+"""The trained agents: their files, and their use as ordering policy and placement policy.
+
+The files are a directory with two ONNX graphs and a manifest with the SHA-256 of each.
+"""
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.allocation.ddl.das.artifact import ORDERING, PLACEMENT, Process, read_artifact
-from mirage.allocation.ddl.das.choosing import Settling, with_room
+from mirage import __version__
 from mirage.allocation.ddl.das.kernel import posterior_weights, walk, walked_mean
-from mirage.allocation.ddl.das.sight import EYE, Sight
+from mirage.allocation.ddl.das.observation import EYE, SCHEMA, SCHEMA_HASH, DasObservation, Settling, with_room
 from mirage.allocation.graph import Graph
+from mirage.artifact import (
+    MANIFEST,
+    digests_of,
+    library_versions,
+    manifest_as,
+    manifest_text,
+    read_files,
+    read_manifest,
+    refuse_other_schema,
+    write_folder,
+)
+from mirage.documentreading import reader_of
 
 if TYPE_CHECKING:
-    from mirage.domain.pool import Placement, PoolView
-    from mirage.domain.task import TaskTable
+    from collections.abc import Mapping
+
+    from mirage.domain.pool import Placement, PoolView, TaskTable
+
+FORMAT = 1
+ORDERING, PLACEMENT = "ordering.onnx", "placement.onnx"
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """The random-walk Gaussian process next to its network. ``walks`` false: affinities are the means of the
+    network."""
+
+    walks: bool
+    decay: float
+    """The kernel's lambda."""
+    noise: float
+    """Variance of the observations."""
+
+
+@dataclass(frozen=True, slots=True)
+class DasManifest:
+    """Metadata of trained agents."""
+
+    process: Process
+    training: dict[str, Any]
+    """Training tasks and pool, seeds and rounds."""
+    metrics: dict[str, float]
+    """Results on the validation sets."""
+    libraries: dict[str, str]
+    files: dict[str, str]
+    """SHA-256 (hex) of every other file."""
+    plugin: str = "das"
+    schema: str = SCHEMA
+    schema_hash: str = SCHEMA_HASH
+    mirage: str = __version__
+    format: int = FORMAT
+
+
+_MANIFEST = reader_of(DasManifest)
+
+
+def read_artifact(folder: Path) -> tuple[DasManifest, dict[str, bytes]]:
+    """The manifest and the verified files. Raises ``ArtifactMismatch`` naming the file."""
+    manifest = manifest_as(_MANIFEST, read_manifest(folder, FORMAT), folder, "DAS's agents")
+    refuse_other_schema(folder, (manifest.schema, manifest.schema_hash), (SCHEMA, SCHEMA_HASH))
+    return manifest, read_files(folder, manifest.files, (ORDERING, PLACEMENT))
+
+
+def write_artifact(
+    folder: Path,
+    graphs: Mapping[str, bytes],
+    process: Process,
+    training: dict[str, Any],
+    metrics: dict[str, float],
+) -> Path:
+    """Write agents to ``folder``, completely or not at all. Raises ``ConfigError`` for an existing directory."""
+    manifest = DasManifest(process, training, metrics, library_versions("torch"), digests_of(graphs))
+    return write_folder(folder, {**graphs, MANIFEST: manifest_text(asdict(manifest)).encode()})
+
 
 Float64 = NDArray[np.float64]
 Float32 = NDArray[np.float32]
@@ -75,7 +148,7 @@ class DasPlacer:
                 break
         return tuple(found)
 
-    def _affinities(self, sight: Sight, chosen: NDArray[np.integer]) -> tuple[Float64, Float64]:
+    def _affinities(self, sight: DasObservation, chosen: NDArray[np.integer]) -> tuple[Float64, Float64]:
         rows = np.concatenate([chosen, np.arange(sight.waiting, len(sight.rows))])
         inputs = {"task": sight.task[rows][None], "node": sight.node[None], "pair": sight.pair[rows][None]}
         mean, labels, likeness, patience = (output[0] for output in self._graph.run(**inputs))

@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mirage.documenttext import parse_json
+from mirage.documentreading import parse_json
 from mirage.domain.errors import TraceError
-from mirage.trace.lines import split_lines, unpack
+from mirage.trace.readers import split_lines, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class DataRow:
     """One line of data: its cells by column name."""
 
     path: str
@@ -60,7 +60,7 @@ class Sheet:
 
     path: str
     columns: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[DataRow, ...]
 
     def need(self, *columns: str) -> None:
         """Raise ``TraceError`` where the file lacks one of the columns."""
@@ -141,11 +141,11 @@ def _refuse_twice(columns: tuple[str, ...], path: str) -> None:
         raise TraceError(path, 1, twice, "duplicate column name")
 
 
-def _rows(read: Iterator[list[str]], columns: tuple[str, ...], path: str) -> Iterator[Row]:
+def _rows(read: Iterator[list[str]], columns: tuple[str, ...], path: str) -> Iterator[DataRow]:
     for cells in read:
         line: int = read.line_num  # type: ignore[attr-defined]  # csv's readers count lines; typeshed hides it
         if not any(cell.strip() for cell in cells):
             continue
         if len(cells) != len(columns):
             raise TraceError(path, line, "", f"{len(cells)} cells, but {len(columns)} columns")
-        yield Row(path, line, dict(zip(columns, cells, strict=True)))
+        yield DataRow(path, line, dict(zip(columns, cells, strict=True)))

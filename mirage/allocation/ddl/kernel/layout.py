@@ -1,8 +1,9 @@
 """The simulated pool as arrays: one table of records per kind of thing, and what each column means.
 
-As in the simulator's kernel, a state has parts told apart by their lifetime: ``Site`` (what placing needs to know)
-and ``Fixed`` are never written while running and shared by all copies; ``World`` is all that changes; ``Draft``
-and ``Queues`` are working memory, whose content means nothing between calls. Times are float seconds.
+As in the simulator's kernel, a state has parts told apart by their lifetime: ``Site`` (what placing needs to
+know) and ``PoolConstants`` are never written while running and shared by all copies; ``PoolState`` is all that
+changes; ``Draft`` and ``Queues`` are working memory, whose content means nothing between calls. Times are float
+seconds.
 """
 
 from __future__ import annotations
@@ -67,8 +68,8 @@ TASK = np.dtype(
         ("expected", "f8"),
         ("restart", "f8"),  # NaN: never preempted
         ("rank", "i8"),  # in order of submission
-        ("first_held", "i8"),  # where its devices begin in World.held, while it runs
-        ("first_part", "i8"),  # and its parts in World.parts
+        ("first_held", "i8"),  # where its devices begin in PoolState.held, while it runs
+        ("first_part", "i8"),  # and its parts in PoolState.parts
     ],
     align=True,
 )
@@ -120,7 +121,7 @@ STATE = np.dtype(
         ("cost", "f8"),  # dollars an hour while it runs
         ("fee", "f8"),
         ("preemptions", "i8"),
-        ("place", "i8"),  # in World.agenda
+        ("place", "i8"),  # in PoolState.agenda
         ("seen", "i8"),
         ("beside", "i8"),
     ],
@@ -185,7 +186,7 @@ class Draft(NamedTuple):
     memo: Memo
 
 
-class Fixed(NamedTuple):
+class PoolConstants(NamedTuple):
     """Read-only while running."""
 
     config: np.ndarray  # CONFIG (1,)
@@ -207,12 +208,12 @@ class Queues(NamedTuple):
     heap: np.ndarray  # i4 (tasks,)
 
 
-class World(NamedTuple):
+class PoolState(NamedTuple):
     """All that changes."""
 
     sim: np.ndarray  # SIM (1,)
     states: np.ndarray  # STATE by task
-    served: np.ndarray  # f8 (tasks,): true for running tasks only after ``views.refresh``
+    served: np.ndarray  # f8 (tasks,): true for running tasks only after ``mainloop.refresh``
     remaining: np.ndarray  # f8 (tasks,): likewise
     task_node: np.ndarray  # i4 (tasks,)
     pending: np.ndarray  # i4 (tasks,): in order of submission

@@ -1,8 +1,11 @@
-"""What happens to a task: it comes, starts, is preempted, ends; and how fast it runs meanwhile."""
+"""What happens to a task: it comes, starts, is preempted, ends; and how fast it runs meanwhile.
+
+The agenda holds the running tasks as a binary heap by their end; each knows its place in it, as ends move.
+"""
 
 from __future__ import annotations
 
-from mirage.allocation.ddl.kernel import agenda, placing
+from mirage.allocation.ddl.kernel import placing
 from mirage.allocation.ddl.kernel.compile import compiled, inlined
 from mirage.allocation.ddl.kernel.layout import (
     ENDED,
@@ -11,15 +14,88 @@ from mirage.allocation.ddl.kernel.layout import (
     SLACK,
     WAITING,
     Draft,
-    Fixed,
+    PoolConstants,
+    PoolState,
     Room,
     Site,
-    World,
 )
 
 
 @compiled
-def arrive(fixed: Fixed, world: World, task: int) -> None:
+def add(world: PoolState, task: int) -> None:
+    """Enter a task whose end is set."""
+    sim = world.sim[0]
+    place = sim.running
+    sim.running = place + 1
+    world.agenda[place] = task
+    world.states[task].place = place
+    _rise(world, place)
+
+
+@compiled
+def drop(world: PoolState, task: int) -> None:
+    """Take a task off."""
+    sim = world.sim[0]
+    place, last = world.states[task].place, sim.running - 1
+    sim.running = last
+    if place == last:
+        return
+    moved = world.agenda[last]
+    world.agenda[place] = moved
+    world.states[moved].place = place
+    _rise(world, place)
+    _sink(world, world.states[moved].place)
+
+
+@compiled
+def renew(world: PoolState, task: int) -> None:
+    """Put a task where its changed end belongs."""
+    _rise(world, world.states[task].place)
+    _sink(world, world.states[task].place)
+
+
+@compiled
+def _before(world: PoolState, a: int, b: int) -> bool:
+    """Whether the task at place ``a`` ends before the one at ``b``; of equals the first row, to be repeatable."""
+    x, y = world.agenda[a], world.agenda[b]
+    ends = world.states[x].end, world.states[y].end
+    return ends[0] < ends[1] or (ends[0] == ends[1] and x < y)
+
+
+@compiled
+def _swap(world: PoolState, a: int, b: int) -> None:
+    x, y = world.agenda[a], world.agenda[b]
+    world.agenda[a], world.agenda[b] = y, x
+    world.states[y].place, world.states[x].place = a, b
+
+
+@compiled
+def _rise(world: PoolState, place: int) -> None:
+    while place > 0:
+        up = (place - 1) >> 1
+        if not _before(world, place, up):
+            return
+        _swap(world, place, up)
+        place = up
+
+
+@compiled
+def _sink(world: PoolState, place: int) -> None:
+    running = world.sim[0].running
+    while True:
+        child = 2 * place + 1
+        if child >= running:
+            return
+        if child + 1 < running and _before(world, child + 1, child):
+            child += 1
+        if not _before(world, child, place):
+            return
+        _swap(world, child, place)
+        place = child
+
+
+@compiled
+def arrive(fixed: PoolConstants, world: PoolState, task: int) -> None:
     """A task is submitted: it may start unless it waits for others."""
     world.sim[0].arrived += 1
     if world.states[task].open == 0:
@@ -27,7 +103,7 @@ def arrive(fixed: Fixed, world: World, task: int) -> None:
 
 
 @compiled
-def queue(fixed: Fixed, world: World, task: int) -> None:
+def queue(fixed: PoolConstants, world: PoolState, task: int) -> None:
     """Put a task among the pending, at its place in the order of submission."""
     sim, rank = world.sim[0], fixed.tasks[task].rank
     i = sim.pending
@@ -42,7 +118,7 @@ def queue(fixed: Fixed, world: World, task: int) -> None:
 
 
 @compiled
-def _unqueue(fixed: Fixed, world: World, task: int) -> None:
+def _unqueue(fixed: PoolConstants, world: PoolState, task: int) -> None:
     """Take a task from among the pending."""
     sim, rank = world.sim[0], fixed.tasks[task].rank
     low, high = 0, sim.pending - 1
@@ -58,7 +134,7 @@ def _unqueue(fixed: Fixed, world: World, task: int) -> None:
 
 
 @compiled
-def start(fixed: Fixed, site: Site, world: World, draft: Draft, task: int) -> None:
+def start(fixed: PoolConstants, site: Site, world: PoolState, draft: Draft, task: int) -> None:
     """Start a pending task where ``draft`` says; the place is free."""
     state, now = world.states[task], world.sim[0].now
     _unqueue(fixed, world, task)
@@ -78,12 +154,12 @@ def start(fixed: Fixed, site: Site, world: World, draft: Draft, task: int) -> No
     _link(fixed, site, world, draft, task)
     state.speed = _speed(fixed, world, task)
     state.end = state.ready + state.left / state.speed
-    agenda.add(world, task)
+    add(world, task)
     _slow_neighbours(fixed, world, task)
 
 
 @compiled
-def finish(fixed: Fixed, site: Site, world: World, task: int) -> None:
+def finish(fixed: PoolConstants, site: Site, world: PoolState, task: int) -> None:
     """A running task has done its work; those that waited for it alone may start."""
     state = world.states[task]
     _stop(fixed, site, world, task)
@@ -97,7 +173,7 @@ def finish(fixed: Fixed, site: Site, world: World, task: int) -> None:
 
 
 @compiled
-def preempt(fixed: Fixed, site: Site, world: World, task: int) -> None:
+def preempt(fixed: PoolConstants, site: Site, world: PoolState, task: int) -> None:
     """A running task gives up its devices and waits again."""
     sim, left = world.sim[0], world.states[task].left
     _stop(fixed, site, world, task)
@@ -107,13 +183,13 @@ def preempt(fixed: Fixed, site: Site, world: World, task: int) -> None:
 
 
 @compiled
-def _stop(fixed: Fixed, site: Site, world: World, task: int) -> None:
+def _stop(fixed: PoolConstants, site: Site, world: PoolState, task: int) -> None:
     """Take a running task from its devices, and write down what it had of them."""
     sim, state = world.sim[0], world.states[task]
     integrate(world, task)
     count_service(fixed, world, task)
     state.fee += state.cost * (sim.now - state.began) / 3600.0
-    agenda.drop(world, task)
+    drop(world, task)
     _log(fixed, site, world, task)
     _unlink(fixed, world, task)
     _occupy(fixed, site, world, task, world.task_node[task], 1)
@@ -123,7 +199,7 @@ def _stop(fixed: Fixed, site: Site, world: World, task: int) -> None:
 
 
 @inlined
-def left_now(world: World, task: int) -> float:
+def left_now(world: PoolState, task: int) -> float:
     """What is left of a running task now."""
     state, now = world.states[task], world.sim[0].now
     begun = max(state.since, state.ready)
@@ -131,14 +207,14 @@ def left_now(world: World, task: int) -> float:
 
 
 @compiled
-def integrate(world: World, task: int) -> None:
+def integrate(world: PoolState, task: int) -> None:
     """Bring what is left of a running task up to now."""
     world.states[task].left = left_now(world, task)
     world.states[task].since = world.sim[0].now
 
 
 @compiled
-def count_service(fixed: Fixed, world: World, task: int) -> None:
+def count_service(fixed: PoolConstants, world: PoolState, task: int) -> None:
     """Bring the columns that views show of a running task up to now."""
     state, expected = world.states[task], fixed.tasks[task].expected
     done = fixed.tasks[task].work - left_now(world, task)
@@ -147,7 +223,7 @@ def count_service(fixed: Fixed, world: World, task: int) -> None:
 
 
 @compiled
-def _occupy(fixed: Fixed, site: Site, world: World, task: int, node: int, sign: int) -> None:
+def _occupy(fixed: PoolConstants, site: Site, world: PoolState, task: int, node: int, sign: int) -> None:
     """Take (-1) or give back (1) the devices, CPUs and memory of a task."""
     sim, need = world.sim[0], site.needs[task]
     first = fixed.tasks[task].first_held
@@ -165,7 +241,7 @@ def _occupy(fixed: Fixed, site: Site, world: World, task: int, node: int, sign: 
 
 
 @compiled
-def _log(fixed: Fixed, site: Site, world: World, task: int) -> None:
+def _log(fixed: PoolConstants, site: Site, world: PoolState, task: int) -> None:
     """A segment for each device that the task had."""
     sim, first = world.sim[0], fixed.tasks[task].first_held
     for i in range(first, first + site.needs[task].devices):
@@ -176,7 +252,7 @@ def _log(fixed: Fixed, site: Site, world: World, task: int) -> None:
 
 
 @compiled
-def _speed_row(fixed: Fixed, site: Site, world: World, draft: Draft, task: int) -> int:
+def _speed_row(fixed: PoolConstants, site: Site, world: PoolState, draft: Draft, task: int) -> int:
     """The row of the speed table for this placement: over kinds that differ, the slowest."""
     spread = min(draft.size[1], fixed.rows.shape[2]) - 1
     if draft.size[0] == 0:
@@ -190,7 +266,7 @@ def _speed_row(fixed: Fixed, site: Site, world: World, draft: Draft, task: int) 
 
 
 @compiled
-def _link(fixed: Fixed, site: Site, world: World, draft: Draft, task: int) -> None:
+def _link(fixed: PoolConstants, site: Site, world: PoolState, draft: Draft, task: int) -> None:
     """Enter the task in the lists of its nodes."""
     for i in range(draft.size[1]):
         k, node = fixed.tasks[task].first_part + i, draft.nodes[i]
@@ -202,7 +278,7 @@ def _link(fixed: Fixed, site: Site, world: World, draft: Draft, task: int) -> No
 
 
 @compiled
-def _unlink(fixed: Fixed, world: World, task: int) -> None:
+def _unlink(fixed: PoolConstants, world: PoolState, task: int) -> None:
     """Take the task from the lists of its nodes."""
     first = fixed.tasks[task].first_part
     for k in range(first, first + world.states[task].parts):
@@ -216,7 +292,7 @@ def _unlink(fixed: Fixed, world: World, task: int) -> None:
 
 
 @compiled
-def _speed(fixed: Fixed, world: World, task: int) -> float:
+def _speed(fixed: PoolConstants, world: PoolState, task: int) -> float:
     """How fast a task runs next to those that it shares nodes with, each counted once."""
     state = world.states[task]
     speed = fixed.alone[state.row]
@@ -238,7 +314,7 @@ def _speed(fixed: Fixed, world: World, task: int) -> float:
 
 
 @compiled
-def _slow_neighbours(fixed: Fixed, world: World, task: int) -> None:
+def _slow_neighbours(fixed: PoolConstants, world: PoolState, task: int) -> None:
     """Set the speeds again of those on the task's nodes, which has come or gone."""
     if fixed.config[0].interferes == 0:
         return
@@ -258,9 +334,9 @@ def _slow_neighbours(fixed: Fixed, world: World, task: int) -> None:
 
 
 @compiled
-def _change_speed(fixed: Fixed, world: World, task: int) -> None:
+def _change_speed(fixed: PoolConstants, world: PoolState, task: int) -> None:
     state = world.states[task]
     integrate(world, task)
     state.speed = _speed(fixed, world, task)
     state.end = max(world.sim[0].now, state.ready) + state.left / state.speed
-    agenda.renew(world, task)
+    renew(world, task)

@@ -6,7 +6,7 @@ import numpy as np
 
 from mirage.allocation.ddl.kernel import lifecycle, placing
 from mirage.allocation.ddl.kernel.compile import compiled
-from mirage.allocation.ddl.kernel.layout import ENDED, PENDING, SLACK, Draft, Fixed, Room, Site, World
+from mirage.allocation.ddl.kernel.layout import ENDED, PENDING, SLACK, Draft, PoolConstants, PoolState, Room, Site
 
 __all__ = ["COMPLAINTS", "ENDED", "nodes_alone", "start"]
 
@@ -32,7 +32,9 @@ def nodes_alone(site: Site, room: Room, draft: Draft, counts: np.ndarray) -> np.
 
 
 @compiled
-def start(fixed: Fixed, site: Site, world: World, draft: Draft, task: int, devices: np.ndarray, node: int) -> int:
+def start(
+    fixed: PoolConstants, site: Site, world: PoolState, draft: Draft, task: int, devices: np.ndarray, node: int
+) -> int:
     """Start a task on these devices, or without any on ``node``; else what is wrong, a row of ``COMPLAINTS``."""
     if world.states[task].status != PENDING:
         return NOT_PENDING
@@ -57,7 +59,7 @@ def start(fixed: Fixed, site: Site, world: World, draft: Draft, task: int, devic
 
 
 @compiled
-def _check_devices(site: Site, world: World, task: int, devices: np.ndarray) -> int:
+def _check_devices(site: Site, world: PoolState, task: int, devices: np.ndarray) -> int:
     need = site.needs[task]
     if devices.shape[0] != need.devices:
         return WRONG_COUNT
@@ -75,7 +77,7 @@ def _check_devices(site: Site, world: World, task: int, devices: np.ndarray) -> 
 
 
 @compiled
-def _check_nodes(site: Site, world: World, draft: Draft, task: int) -> int:
+def _check_nodes(site: Site, world: PoolState, draft: Draft, task: int) -> int:
     need, i = site.needs[task], 0
     if draft.size[1] > need.max_nodes:
         return TOO_SPREAD

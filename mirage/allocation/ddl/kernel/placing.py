@@ -12,7 +12,7 @@ import numpy as np
 
 from mirage.allocation.ddl.kernel.compile import compiled, inlined
 from mirage.allocation.ddl.kernel.layout import CONSOLIDATE, INFINITY, Draft, Room, Site
-from mirage.allocation.ddl.kernel.placing_room import ONE, part_of, room_on
+from mirage.allocation.ddl.kernel.placing_fragments import ONE, part_of, room_on
 from mirage.allocation.ddl.kernel.placing_rules import mark, rating
 
 __all__ = ["ONE", "Placed", "choose", "move", "part_of", "place_in_order", "record"]

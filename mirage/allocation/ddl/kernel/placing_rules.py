@@ -18,8 +18,7 @@ from mirage.allocation.ddl.kernel.layout import (
     Room,
     Site,
 )
-from mirage.allocation.ddl.kernel.placing_fragments import growth_of, remembered, scatter
-from mirage.allocation.ddl.kernel.placing_room import free_on, suits
+from mirage.allocation.ddl.kernel.placing_fragments import free_on, growth_of, remembered, scatter, suits
 
 
 @compiled

@@ -13,18 +13,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mirage.allocation.inference.costs.costmodel import TOOL, VERSION, CostModel, LayerCost
-from mirage.allocation.inference.costs.manifest import Manifest, UnitSource
-from mirage.documentfaults import reader_of
-from mirage.documenttext import parse_json
+from mirage.allocation.inference.costs.tables import CostManifest, UnitSource
+from mirage.documentreading import parse_json, reader_of
 from mirage.domain.errors import MirageError
-from mirage.domain.request import CostTable
+from mirage.domain.inference import CostTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from mirage.allocation.inference.costs.arrays import Array
-    from mirage.allocation.inference.costs.layers import Network, Shape
+    from mirage.allocation.inference.costs.arrays import Array, LayerShape, Network
 
 
 _COST = reader_of(LayerCost)
@@ -44,10 +42,10 @@ class KeptCosts:
         if self._path.exists():
             self._read()
 
-    def __contains__(self, shape: Shape) -> bool:
+    def __contains__(self, shape: LayerShape) -> bool:
         return astuple(shape) in self._costs
 
-    def __getitem__(self, shape: Shape) -> LayerCost:
+    def __getitem__(self, shape: LayerShape) -> LayerCost:
         return self._costs[astuple(shape)]
 
     def _read(self) -> None:
@@ -61,7 +59,7 @@ class KeptCosts:
                     f"{where}: invalid stored cost ({error}); delete the line, it is computed again"
                 ) from error
 
-    def keep(self, shape: Shape, cost: LayerCost) -> None:
+    def keep(self, shape: LayerShape, cost: LayerCost) -> None:
         """Store a cost immediately, so that it is not lost with the process."""
         self._costs[astuple(shape)] = cost
         with self._path.open("a", encoding="utf-8") as file:
@@ -73,7 +71,7 @@ def build(
     arrays: Sequence[Array],
     kept_in: Path,
     progress: Callable[[str], None],
-) -> tuple[CostTable, Manifest]:
+) -> tuple[CostTable, CostManifest]:
     """The table of these networks on these arrays, one segment per layer; ``progress``: called per new shape."""
     costs = {array.kind: _evaluate(networks, array, KeptCosts(kept_in, array), progress) for array in arrays}
     layers = [layer for network in networks for layer in network.layers]
@@ -108,8 +106,8 @@ def _evaluate(
     return kept
 
 
-def _manifest(networks: Sequence[Network], arrays: Sequence[Array]) -> Manifest:
-    return Manifest(
+def _manifest(networks: Sequence[Network], arrays: Sequence[Array]) -> CostManifest:
+    return CostManifest(
         made_by=f"{TOOL} {VERSION}",
         models={network.name: network.title for network in networks},
         units={

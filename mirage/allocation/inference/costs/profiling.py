@@ -1,7 +1,12 @@
-"""Cost tables measured on real units: whole networks in ONNX Runtime, one segment each."""
+"""Cost tables measured on real units: whole networks in ONNX Runtime, one segment each.
+
+A unit is named in option notation: ``cpu2=threads:2``, ``gpu=cuda:0``. Joules are those of the CPUs' packages by
+Linux's powercap interface (RAPL): of all that ran, not of one process.
+"""
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass
 from hashlib import sha256
@@ -10,17 +15,82 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mirage.allocation.inference.costs.energymeter import UNKNOWN, PackageMeter
-from mirage.allocation.inference.costs.manifest import Manifest, Measurement, UnitSource
+from mirage.allocation.inference.costs.tables import CostManifest, Measurement, UnitSource
 from mirage.domain.errors import ArtifactMismatch, MirageError, MissingExtra
-from mirage.domain.request import CostTable
-from mirage.modelgraph.external import read_network
+from mirage.domain.inference import CostTable
+from mirage.modelgraph.checking import read_network
 from mirage.onnximport import onnx_runtime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from mirage.allocation.inference.costs.realunits import RealUnit
+SPELLING = re.compile(r"(?P<kind>[A-Za-z0-9._-]+)=(?P<device>threads|cuda):(?P<number>\d{1,4})")
+
+
+class BadUnit(MirageError):
+    """A unit that is not in the form NAME=threads:N or NAME=cuda:N."""
+
+
+@dataclass(frozen=True, slots=True)
+class RealUnit:
+    """Threads of this machine, or a CUDA device (an instance of MIG is one by CUDA_VISIBLE_DEVICES)."""
+
+    kind: str
+    device: str
+    """``threads`` or ``cuda``."""
+    number: int
+    """Number of threads, or index of the device."""
+
+    def __str__(self) -> str:
+        return f"{self.device}:{self.number}"
+
+
+def parse_unit(text: str) -> RealUnit:
+    """Parse a unit. Raises ``BadUnit``."""
+    found = SPELLING.fullmatch(text)
+    if found is None or (found["device"] == "threads" and int(found["number"]) == 0):
+        raise BadUnit(
+            f"invalid unit {text!r}; expected NAME=threads:N (at least 1) or NAME=cuda:N, as cpu2=threads:2"
+        )
+    return RealUnit(found["kind"], found["device"], int(found["number"]))
+
+
+POWERCAP = Path("/sys/class/powercap")
+UNKNOWN = "not known: 0 stands for it"
+
+
+class PackageMeter:
+    """Energy counters of all CPU packages, in microjoules that wrap around."""
+
+    def __init__(self, root: Path = POWERCAP) -> None:
+        self._zones = sorted(zone for zone in root.glob("intel-rapl:*") if zone.name.count(":") == 1)
+        self._before = self._read()
+
+    @property
+    def source(self) -> str:
+        """Source of the figures, for a manifest."""
+        return "RAPL, whole CPU packages" if self._before else UNKNOWN
+
+    def joules(self) -> float:
+        """Joules since the meter was created or last read; 0 if no counter is readable."""
+        now = self._read()
+        if not now or len(now) != len(self._before):
+            return 0.0
+        taken = [(after - before) % wrap for (after, wrap), (before, _) in zip(now, self._before, strict=True)]
+        self._before = now
+        return sum(taken) / 1e6
+
+    def _read(self) -> list[tuple[int, int]]:
+        """Counter and range of each package; empty where one cannot be read."""
+        try:
+            return [(_number(zone / "energy_uj"), _number(zone / "max_energy_range_uj")) for zone in self._zones]
+        except (OSError, ValueError):
+            return []
+
+
+def _number(path: Path) -> int:
+    return int(path.read_text(encoding="ascii"))
+
 
 PIECE = "network"
 TYPES = {
@@ -40,7 +110,7 @@ class CannotProfile(MirageError):
 
 
 @dataclass(frozen=True, slots=True)
-class Repeats:
+class ProfileRepeats:
     """Number of runs of a network: first unmeasured, then measured."""
 
     warmup: int = 5
@@ -56,8 +126,8 @@ class Profile:
 
 
 def profile(
-    models: Sequence[Path], units: Sequence[RealUnit], repeats: Repeats, progress: Callable[[str], None]
-) -> tuple[CostTable, Manifest]:
+    models: Sequence[Path], units: Sequence[RealUnit], repeats: ProfileRepeats, progress: Callable[[str], None]
+) -> tuple[CostTable, CostManifest]:
     """The measured table: seconds are the median of a run, with batch 1 where the network leaves sizes open.
 
     Raises ``CannotProfile``, ``MissingExtra``.
@@ -76,7 +146,7 @@ def profile(
     return _table(names, units, found), _manifest(models, units, found)
 
 
-def measure(path: Path, unit: RealUnit, repeats: Repeats) -> Profile:
+def measure(path: Path, unit: RealUnit, repeats: ProfileRepeats) -> Profile:
     """One network on one unit, with nothing else running in this process."""
     runtime, held = _runtime(), _resident()
     session = _session(runtime, path, unit)
@@ -181,9 +251,9 @@ def _table(names: list[str], units: Sequence[RealUnit], found: dict[tuple[str, s
 
 def _manifest(
     models: Sequence[Path], units: Sequence[RealUnit], found: dict[tuple[str, str], Profile]
-) -> Manifest:
+) -> CostManifest:
     meter = PackageMeter()
-    return Manifest(
+    return CostManifest(
         made_by=f"onnxruntime {_runtime().__version__}",
         models={path.stem: f"measured, {path.name}" for path in models},
         units={

@@ -7,10 +7,10 @@ others. What was found is kept by request: its rank and its unit, until the next
 
 from __future__ import annotations
 
-from mirage.allocation.inference.kernel import deciding_keys as keys
+from mirage.allocation.inference.kernel import deciding_units as keys
 from mirage.allocation.inference.kernel import deciding_units as units
 from mirage.allocation.inference.kernel.compile import compiled, inlined
-from mirage.allocation.inference.kernel.look import INFINITY, POPULATION, WINDOW, Draft, Look
+from mirage.allocation.inference.kernel.layout import INFINITY, POPULATION, WINDOW, DispatchDraft, Look
 
 RANK, UNIT = range(2)
 """Columns of ``draft.memory``: from 1 on; 0 where it has no place in the plan."""
@@ -27,7 +27,7 @@ HASTE = 1e-3
 
 
 @compiled
-def magma(look: Look, now: float, count: int, draft: Draft, period: float, seed: float) -> int:
+def magma(look: Look, now: float, count: int, draft: DispatchDraft, period: float, seed: float) -> int:
     """Search again when the period is over or somebody has no plan yet; then obey the plan."""
     units.note_available(look, now, draft)
     keys.mark_late(look, now, count, draft, True)
@@ -40,7 +40,7 @@ def magma(look: Look, now: float, count: int, draft: Draft, period: float, seed:
 
 
 @compiled
-def _gather(count: int, draft: Draft) -> int:
+def _gather(count: int, draft: DispatchDraft) -> int:
     """The window's rows come to the end of ``draft.order``, its last row is the first of them; how many."""
     left, size = units.heapify(draft, count), min(count, WINDOW)
     for _ in range(size):
@@ -49,12 +49,12 @@ def _gather(count: int, draft: Draft) -> int:
 
 
 @inlined
-def _slot(look: Look, count: int, draft: Draft, gene: int) -> int:
+def _slot(look: Look, count: int, draft: DispatchDraft, gene: int) -> int:
     return look.ready[draft.order[count - 1 - gene]]
 
 
 @inlined
-def _has_unplanned(look: Look, count: int, draft: Draft, size: int) -> bool:
+def _has_unplanned(look: Look, count: int, draft: DispatchDraft, size: int) -> bool:
     for gene in range(size):
         if draft.memory[_slot(look, count, draft, gene), RANK] == 0.0:
             return True
@@ -62,13 +62,13 @@ def _has_unplanned(look: Look, count: int, draft: Draft, size: int) -> bool:
 
 
 @inlined
-def _draw(draft: Draft, seed: float) -> float:
+def _draw(draft: DispatchDraft, seed: float) -> float:
     draft.state[DRAWS] += 1.0
     return keys.uniform(int(draft.state[DRAWS]), 0, seed)
 
 
 @compiled
-def _search(look: Look, now: float, count: int, draft: Draft, size: int, seed: float) -> None:
+def _search(look: Look, now: float, count: int, draft: DispatchDraft, size: int, seed: float) -> None:
     _seed_greedily(look, count, draft, size)
     for one in range(POPULATION):
         for gene in range(size if one > 0 else 0):
@@ -90,7 +90,7 @@ def _can(look: Look, piece: int, unit: int) -> bool:
 
 
 @compiled
-def _seed_greedily(look: Look, count: int, draft: Draft, size: int) -> None:
+def _seed_greedily(look: Look, count: int, draft: DispatchDraft, size: int) -> None:
     """The first individual: by deadline, each to the unit on which it ends first."""
     for u in range(look.kind.shape[0]):
         draft.start[u] = draft.available[u]
@@ -115,7 +115,7 @@ def _rest(look: Look, piece: int, unit: int) -> float:
 
 
 @compiled
-def _any_unit(look: Look, count: int, draft: Draft, gene: int, drawn: float) -> int:
+def _any_unit(look: Look, count: int, draft: DispatchDraft, gene: int, drawn: float) -> int:
     """One of those that can run the next piece; the first where none can."""
     piece, able = look.piece[_slot(look, count, draft, gene)], 0
     for u in range(look.kind.shape[0]):
@@ -130,7 +130,7 @@ def _any_unit(look: Look, count: int, draft: Draft, gene: int, drawn: float) -> 
 
 
 @compiled
-def _fitness(look: Look, now: float, count: int, draft: Draft, size: int, one: int) -> float:
+def _fitness(look: Look, now: float, count: int, draft: DispatchDraft, size: int, one: int) -> float:
     """Weight of the requests in time, each to its end on its unit; less how late all end."""
     for u in range(look.kind.shape[0]):
         draft.start[u] = draft.available[u]
@@ -149,7 +149,7 @@ def _fitness(look: Look, now: float, count: int, draft: Draft, size: int, one: i
 
 
 @inlined
-def _next(draft: Draft, size: int, one: int, before: float) -> int:
+def _next(draft: DispatchDraft, size: int, one: int, before: float) -> int:
     """The gene of the least order above ``before``; orders are all different."""
     best, least = 0, INFINITY
     for gene in range(size):
@@ -159,7 +159,7 @@ def _next(draft: Draft, size: int, one: int, before: float) -> int:
 
 
 @compiled
-def _sort(draft: Draft, size: int) -> None:
+def _sort(draft: DispatchDraft, size: int) -> None:
     """The fittest first."""
     for i in range(1, POPULATION):
         j = i
@@ -173,7 +173,7 @@ def _sort(draft: Draft, size: int) -> None:
 
 
 @compiled
-def _breed(look: Look, count: int, draft: Draft, size: int, one: int, seed: float) -> None:
+def _breed(look: Look, count: int, draft: DispatchDraft, size: int, one: int, seed: float) -> None:
     """A child of two of the elite, in place of ``one``: by one of MAGMA's crossovers, then mutated.
 
     They are of one kind of gene from a place on, of both kinds from a place on, and of all that one parent has on
@@ -194,7 +194,7 @@ def _breed(look: Look, count: int, draft: Draft, size: int, one: int, seed: floa
 
 
 @compiled
-def _write(look: Look, count: int, draft: Draft, size: int) -> None:
+def _write(look: Look, count: int, draft: DispatchDraft, size: int) -> None:
     """Keep the fittest as the plan; nobody else has a place in it."""
     for i in range(count):
         draft.memory[look.ready[i], RANK] = 0.0
@@ -208,7 +208,7 @@ def _write(look: Look, count: int, draft: Draft, size: int) -> None:
 
 
 @compiled
-def _obey(look: Look, now: float, count: int, draft: Draft) -> int:
+def _obey(look: Look, now: float, count: int, draft: DispatchDraft) -> int:
     """Each free unit to the first of its own line; then to others, as ``_serves``."""
     answers = 0
     for i in range(count):
@@ -225,7 +225,7 @@ def _obey(look: Look, now: float, count: int, draft: Draft) -> int:
 
 
 @compiled
-def _first_of(look: Look, now: float, count: int, draft: Draft, unit: int, others: bool) -> int:
+def _first_of(look: Look, now: float, count: int, draft: DispatchDraft, unit: int, others: bool) -> int:
     """Whoever comes first in the plan; those without a plan come behind, by deadline. -1: nobody."""
     row, least = -1, INFINITY
     for at in range(count):
@@ -238,7 +238,7 @@ def _first_of(look: Look, now: float, count: int, draft: Draft, unit: int, other
 
 
 @inlined
-def _serves(look: Look, now: float, draft: Draft, slot: int, unit: int, others: bool) -> bool:
+def _serves(look: Look, now: float, draft: DispatchDraft, slot: int, unit: int, others: bool) -> bool:
     """Whether a unit is for a request: its own; with ``others``, one that ends the piece no later than its own
     would."""
     seconds = look.seconds[look.piece[slot], look.kind[unit]]

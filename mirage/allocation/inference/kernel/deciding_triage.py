@@ -13,7 +13,7 @@ import numpy as np
 
 from mirage.allocation.inference.kernel import deciding_units as units
 from mirage.allocation.inference.kernel.compile import compiled, inlined
-from mirage.allocation.inference.kernel.look import INFINITY, Draft, Look
+from mirage.allocation.inference.kernel.layout import INFINITY, DispatchDraft, Look
 
 LENGTH, LINE = range(2)
 """Columns of ``draft.memory``: the seconds that a request takes in its line, and the line's unit."""
@@ -25,7 +25,7 @@ here."""
 
 
 @compiled
-def triage(look: Look, now: float, count: int, draft: Draft) -> int:
+def triage(look: Look, now: float, count: int, draft: DispatchDraft) -> int:
     """As ``deciding.decide``."""
     units.note_available(look, now, draft)
     total = _gather(look, now, count, draft)
@@ -41,7 +41,7 @@ def triage(look: Look, now: float, count: int, draft: Draft) -> int:
 
 
 @compiled
-def _gather(look: Look, now: float, count: int, draft: Draft) -> int:
+def _gather(look: Look, now: float, count: int, draft: DispatchDraft) -> int:
     """Rows: the ready requests, then those that run and continue, by unit. How many; their keys are deadlines."""
     for i in range(count):
         _note(look, now, draft, i, look.ready[i], look.piece[look.ready[i]])
@@ -55,7 +55,7 @@ def _gather(look: Look, now: float, count: int, draft: Draft) -> int:
 
 
 @inlined
-def _note(look: Look, earliest: float, draft: Draft, row: int, slot: int, piece: int) -> None:
+def _note(look: Look, earliest: float, draft: DispatchDraft, row: int, slot: int, piece: int) -> None:
     draft.key[row] = look.deadline[slot]
     draft.late[row] = earliest + look.least[piece] > look.deadline[slot]
     draft.start[row] = earliest
@@ -96,7 +96,7 @@ def _rest(look: Look, piece: int, kind: int) -> float:
 
 
 @compiled
-def _seat(look: Look, now: float, count: int, draft: Draft, row: int) -> bool:
+def _seat(look: Look, now: float, count: int, draft: DispatchDraft, row: int) -> bool:
     """Into the line in which the request ends first, if that is in time; what runs is expected to stay."""
     slot = _slot(look, count, row)
     piece = _next_piece(look, count, row, slot)
@@ -114,7 +114,7 @@ def _seat(look: Look, now: float, count: int, draft: Draft, row: int) -> bool:
 
 
 @inlined
-def _join(draft: Draft, row: int, slot: int, unit: int, end: float) -> None:
+def _join(draft: DispatchDraft, row: int, slot: int, unit: int, end: float) -> None:
     draft.start[row] = max(draft.available[unit], draft.start[row])
     draft.memory[slot, LINE] = unit
     draft.memory[slot, LENGTH] = end - draft.start[row]
@@ -122,7 +122,7 @@ def _join(draft: Draft, row: int, slot: int, unit: int, end: float) -> None:
 
 
 @compiled
-def _displace(look: Look, now: float, count: int, draft: Draft, row: int, first: int, total: int) -> None:
+def _displace(look: Look, now: float, count: int, draft: DispatchDraft, row: int, first: int, total: int) -> None:
     """Into the line from which the largest goes; those are looked at that came before, from ``first`` on."""
     slot = _slot(look, count, row)
     piece = _next_piece(look, count, row, slot)
@@ -143,7 +143,7 @@ def _displace(look: Look, now: float, count: int, draft: Draft, row: int, first:
 
 
 @inlined
-def _end_without(look: Look, draft: Draft, row: int, piece: int, other: int) -> float:
+def _end_without(look: Look, draft: DispatchDraft, row: int, piece: int, other: int) -> float:
     """When a request ends in another's line, were that not there."""
     unit = int(draft.memory[other, LINE])
     begin = max(draft.available[unit] - draft.memory[other, LENGTH], draft.start[row])
@@ -151,7 +151,7 @@ def _end_without(look: Look, draft: Draft, row: int, piece: int, other: int) -> 
 
 
 @compiled
-def _begin_firsts(look: Look, now: float, count: int, draft: Draft, total: int) -> int:
+def _begin_firsts(look: Look, now: float, count: int, draft: DispatchDraft, total: int) -> int:
     """On each free unit the first of its line. ``draft.available`` becomes now for those that stay free."""
     for u in range(look.kind.shape[0]):
         draft.available[u] = now if units.is_free(look, now, u) else INFINITY
@@ -166,14 +166,14 @@ def _begin_firsts(look: Look, now: float, count: int, draft: Draft, total: int) 
 
 
 @inlined
-def _begin(look: Look, draft: Draft, answers: int, row: int, unit: int) -> int:
+def _begin(look: Look, draft: DispatchDraft, answers: int, row: int, unit: int) -> int:
     draft.memory[look.ready[row], LINE] = BEGUN
     draft.available[unit] = INFINITY
     return units.answer(draft, answers, row, unit)
 
 
 @compiled
-def _begin_others(look: Look, now: float, count: int, draft: Draft, total: int, answers: int) -> int:
+def _begin_others(look: Look, now: float, count: int, draft: DispatchDraft, total: int, answers: int) -> int:
     """On units that are still free, by deadline, who waits for its own and has its piece done here by the time at
     which its own unit would have: nobody is later by it, and what is behind in that line comes earlier.
     """
@@ -192,7 +192,7 @@ def _begin_others(look: Look, now: float, count: int, draft: Draft, total: int, 
 
 
 @compiled
-def _begin_left_over(look: Look, now: float, count: int, draft: Draft, answers: int) -> int:
+def _begin_left_over(look: Look, now: float, count: int, draft: DispatchDraft, answers: int) -> int:
     """On units that are still free those in no line, the shortest by weight first, where the piece ends first."""
     while True:
         unit = -1
@@ -210,7 +210,7 @@ def _begin_left_over(look: Look, now: float, count: int, draft: Draft, answers: 
 
 
 @compiled
-def _smallest(look: Look, now: float, count: int, draft: Draft) -> int:
+def _smallest(look: Look, now: float, count: int, draft: DispatchDraft) -> int:
     """Of those in no line that some free unit can run."""
     row, least = -1, INFINITY
     for i in range(count):
@@ -223,7 +223,7 @@ def _smallest(look: Look, now: float, count: int, draft: Draft) -> int:
 
 
 @inlined
-def _is_runnable(look: Look, now: float, draft: Draft, piece: int) -> bool:
+def _is_runnable(look: Look, now: float, draft: DispatchDraft, piece: int) -> bool:
     for u in range(look.kind.shape[0]):
         if draft.available[u] <= now and look.seconds[piece, look.kind[u]] < INFINITY:
             return True

@@ -1,7 +1,11 @@
-"""The simulated system as arrays, and what each column means.
+"""The arrays of the kernel: the simulated system, and what compiled policies read and write.
 
-A request's row in its table is its number and its slot everywhere. ``Fixed`` is never written while running and is
-shared by all copies; ``World`` is all that changes. Times are float seconds.
+A request's row in its table is its number and its slot everywhere. ``SystemTables`` is never written while running
+and is shared by all copies; ``SystemState`` is all that changes. Times are float seconds.
+
+``Look`` has the columns of a ``SystemView``; ``DispatchDraft`` is working memory. Requests stand in slots (S): the
+simulated system uses the rows of its request table, the gateway the rows of its view. A slot keeps its meaning for
+as long as its request lives.
 """
 
 from __future__ import annotations
@@ -11,6 +15,58 @@ from typing import NamedTuple
 import numpy as np
 
 INFINITY = float("inf")
+
+
+class Look(NamedTuple):
+    """The system at one time; the names mean what they mean in ``SystemView``. Policies change nothing here."""
+
+    ready: np.ndarray  # i8 (at least P,): slots of the ready requests, in order of arrival
+    arrival: np.ndarray  # f8 (S,)
+    deadline: np.ndarray  # f8 (S,)
+    weight: np.ndarray  # f8 (S,)
+    model: np.ndarray  # i4 (S,)
+    tenant: np.ndarray  # i4 (S,)
+    number: np.ndarray  # i8 (S,): of the request
+    piece: np.ndarray  # i4 (S,): the next piece of a ready request, the present one of a running one
+    ready_since: np.ndarray  # f8 (S,)
+    served: np.ndarray  # f8 (S,)
+    kind: np.ndarray  # i4 (U,)
+    running: np.ndarray  # i8 (U,): slot of the request on each unit; -1 where it is free
+    free_at: np.ndarray  # f8 (U,)
+    drawn: np.ndarray  # f8 (U,)
+    tenant_ended: np.ndarray  # i8 (T,)
+    tenant_kept: np.ndarray  # i8 (T,)
+    seconds: np.ndarray  # f8 (L, K)
+    compute_seconds: np.ndarray  # f8 (L, K)
+    joules: np.ndarray  # f8 (L, K)
+    dram_bytes: np.ndarray  # f8 (L, K)
+    remaining: np.ndarray  # f8 (L, K): to the end of the model, all of it on one kind
+    first: np.ndarray  # i4 (M + 1,): where each model's pieces begin
+    least: np.ndarray  # f8 (L,): to the end of the model, each piece on the kind that is fastest for it
+    bandwidth: float  # bytes a second
+
+
+class DispatchDraft(NamedTuple):
+    """Where policies write. ``memory`` and ``state`` are kept between calls, zero at the beginning."""
+
+    ready: np.ndarray  # i4 (U,): the answer: places in ``Look.ready``
+    unit: np.ndarray  # i4 (U,): the answer: units
+    key: np.ndarray  # f8 (S,)
+    late: np.ndarray  # i1 (S,)
+    order: np.ndarray  # i4 (S,)
+    available: np.ndarray  # f8 (U,)
+    start: np.ndarray  # f8 (at least S, and U)
+    memory: np.ndarray  # f8 (S, MEMORY)
+    state: np.ndarray  # f8 (STATE,)
+    genes: np.ndarray  # f8 (POPULATION, 2, WINDOW): of genetic search
+    fitness: np.ndarray  # f8 (POPULATION,)
+
+
+MEMORY = 2
+STATE = 8
+POPULATION = 16
+WINDOW = 32
+
 
 # What ``advance`` and its callers answer. UNTIL: nothing is to be decided before the time asked for. STUCK:
 # requests wait, nothing runs, and nothing more comes. WRONG: a dispatch that cannot be executed.
@@ -33,7 +89,7 @@ SIM = np.dtype(
         ("now", "f8"),
         ("arrived", "i8"),  # requests that have come
         ("ended", "i8"),
-        ("head", "i8"),  # where the ready begin in World.ready
+        ("head", "i8"),  # where the ready begin in SystemState.ready
         ("ready", "i8"),
         ("busy", "i8"),  # units
         ("pieces", "i8"),  # ended
@@ -63,7 +119,7 @@ SEGMENT = np.dtype(
 )
 
 
-class Fixed(NamedTuple):
+class SystemTables(NamedTuple):
     """Read-only while running."""
 
     config: np.ndarray  # CONFIG (1,)
@@ -83,7 +139,7 @@ class Fixed(NamedTuple):
     least: np.ndarray  # f8 (L,)
 
 
-class World(NamedTuple):
+class SystemState(NamedTuple):
     """All that changes."""
 
     sim: np.ndarray  # SIM (1,)

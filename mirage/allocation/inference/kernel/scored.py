@@ -18,8 +18,8 @@ from __future__ import annotations
 import numpy as np
 
 from mirage.allocation.inference.kernel.compile import compiled, inlined
-from mirage.allocation.inference.kernel.look import INFINITY, Draft, Look
-from mirage.allocation.inference.kernel.wanting import want, wanted_by_all
+from mirage.allocation.inference.kernel.layout import INFINITY, DispatchDraft, Look
+from mirage.allocation.inference.kernel.sharing import want, wanted_by_all
 
 SETTINGS = ("density", "reach", "hopping", "crowding", "holding", "thrift", "margin", "leaving")
 """What stands in ``parameters``; see ``decide_scored``, ``_key``, ``_left``, ``_held`` and ``_best_unit``."""
@@ -36,7 +36,7 @@ EXAMINED = 4
 
 @compiled
 def decide_scored(
-    parameters: np.ndarray, kept: np.ndarray, look: Look, now: float, count: int, draft: Draft
+    parameters: np.ndarray, kept: np.ndarray, look: Look, now: float, count: int, draft: DispatchDraft
 ) -> int:
     """As ``deciding.decide``; ``kept`` (S, KINDS + K): the scores of each slot's request."""
     free = _begin(look, now, draft)
@@ -51,7 +51,7 @@ def decide_scored(
 
 
 @compiled
-def _begin(look: Look, now: float, draft: Draft) -> int:
+def _begin(look: Look, now: float, draft: DispatchDraft) -> int:
     """When units are free at the earliest; how many are now."""
     free = 0
     for unit in range(len(look.kind)):
@@ -75,7 +75,7 @@ def _in_time(
     look: Look,
     now: float,
     count: int,
-    draft: Draft,
+    draft: DispatchDraft,
     free: int,
     stretch: float,
     wanted: float,
@@ -142,7 +142,7 @@ def _is_last(look: Look, slot: int) -> bool:
 
 
 @inlined
-def _go_on(parameters: np.ndarray, look: Look, draft: Draft, unit: int, stretch: float) -> None:
+def _go_on(parameters: np.ndarray, look: Look, draft: DispatchDraft, unit: int, stretch: float) -> None:
     """What runs is expected to stay on its unit to its end."""
     following = look.piece[look.running[unit]] + 1
     rest = look.remaining[following, look.kind[unit]]
@@ -171,7 +171,13 @@ def _held(parameters: np.ndarray, look: Look, slot: int, kind: int) -> float:
 
 @compiled
 def _best_unit(
-    parameters: np.ndarray, kept: np.ndarray, look: Look, now: float, slot: int, draft: Draft, stretch: float
+    parameters: np.ndarray,
+    kept: np.ndarray,
+    look: Look,
+    now: float,
+    slot: int,
+    draft: DispatchDraft,
+    stretch: float,
 ) -> int:
     """-1: it is in time on none."""
     best, least, piece = -1, INFINITY, look.piece[slot]
@@ -193,7 +199,9 @@ def _best_unit(
 
 
 @compiled
-def _left_over(look: Look, now: float, count: int, draft: Draft, begun: int, wanted: float, most: float) -> int:
+def _left_over(
+    look: Look, now: float, count: int, draft: DispatchDraft, begun: int, wanted: float, most: float
+) -> int:
     """Units that nobody who can be in time wants, to the others: the smallest key, where its piece ends first.
 
     Late ones begin only where no more than ``most`` bytes a second are wanted with them, or nothing else is.
@@ -216,7 +224,7 @@ def _left_over(look: Look, now: float, count: int, draft: Draft, begun: int, wan
 
 
 @inlined
-def _first_for(look: Look, count: int, draft: Draft, kind: int, wanted: float, most: float) -> int:
+def _first_for(look: Look, count: int, draft: DispatchDraft, kind: int, wanted: float, most: float) -> int:
     best = -1
     for i in range(count):
         piece = look.piece[look.ready[i]]
@@ -228,7 +236,7 @@ def _first_for(look: Look, count: int, draft: Draft, kind: int, wanted: float, m
 
 
 @inlined
-def _sooner(look: Look, draft: Draft, one: int, here: int, other: int, there: int) -> bool:
+def _sooner(look: Look, draft: DispatchDraft, one: int, here: int, other: int, there: int) -> bool:
     if one != other:
         return draft.key[one] < draft.key[other]
     piece = look.piece[look.ready[one]]

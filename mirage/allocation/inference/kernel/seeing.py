@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from mirage.allocation.inference.kernel.compile import compiled, inlined
-from mirage.allocation.inference.kernel.look import INFINITY, Look
-from mirage.allocation.inference.kernel.wanting import wanted_by_all
+from mirage.allocation.inference.kernel.layout import INFINITY, Look
+from mirage.allocation.inference.kernel.sharing import wanted_by_all
 
 PIECE = (
     "slack",  # from when it can begin till the deadline, less what is left at best: by that, squashed
@@ -78,7 +78,7 @@ class Usual(NamedTuple):
     kinds: np.ndarray  # f8 (3, K): working memory
 
 
-class Rows(NamedTuple):
+class ObservedRows(NamedTuple):
     """What is seen, one after the other."""
 
     row: np.ndarray  # i4 (N,): the slot; of what is to come, -1 less its model
@@ -90,7 +90,7 @@ class Rows(NamedTuple):
 
 
 @compiled
-def gather(look: Look, now: float, chosen: np.ndarray, usual: Usual, rows: Rows) -> int:
+def gather(look: Look, now: float, chosen: np.ndarray, usual: Usual, rows: ObservedRows) -> int:
     """Fill ``rows``: the ``chosen`` of the ready (places), what runs and continues, what is usual. How many."""
     count = 0
     for i in range(len(chosen)):
@@ -122,7 +122,7 @@ def gather(look: Look, now: float, chosen: np.ndarray, usual: Usual, rows: Rows)
 
 @inlined
 def _put(
-    rows: Rows, at: int, row: int, piece: int, model: int, deadline: float, begins: float, weight: float
+    rows: ObservedRows, at: int, row: int, piece: int, model: int, deadline: float, begins: float, weight: float
 ) -> None:
     rows.row[at], rows.piece[at], rows.model[at] = row, piece, model
     rows.deadline[at], rows.begins[at], rows.weight[at] = deadline, begins, weight
@@ -133,7 +133,7 @@ def see(
     look: Look,
     now: float,
     period: float,
-    rows: Rows,
+    rows: ObservedRows,
     order: np.ndarray,
     count: int,
     usual: Usual,
@@ -198,7 +198,7 @@ def _see_kinds(look: Look, now: float, usual: Usual) -> None:
 
 
 @compiled
-def _mean_left(look: Look, rows: Rows, order: np.ndarray) -> float:
+def _mean_left(look: Look, rows: ObservedRows, order: np.ndarray) -> float:
     total = 0.0
     for at in range(len(order)):
         total += look.least[rows.piece[order[at]]]
@@ -219,7 +219,7 @@ def _see_piece(
     look: Look,
     now: float,
     period: float,
-    rows: Rows,
+    rows: ObservedRows,
     row: int,
     deadline: float,
     usual: Usual,
@@ -256,7 +256,14 @@ def _see_piece(
 
 @inlined
 def _see_pair(
-    look: Look, now: float, rows: Rows, row: int, kind: int, deadline: float, begins: float, seen: np.ndarray
+    look: Look,
+    now: float,
+    rows: ObservedRows,
+    row: int,
+    kind: int,
+    deadline: float,
+    begins: float,
+    seen: np.ndarray,
 ) -> None:
     at = rows.piece[row]
     seconds = look.seconds[at, kind]

@@ -20,13 +20,34 @@ of what is given is min(R, B) by both rules.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from mirage.allocation.inference.kernel.compile import compiled, inlined
-from mirage.allocation.inference.kernel.layout import INFINITY, NOT_SHARED, PROPORTIONAL, Fixed, World
-from mirage.allocation.inference.kernel.wanting import wanted_by_all
+from mirage.allocation.inference.kernel.layout import INFINITY, NOT_SHARED, PROPORTIONAL, SystemState, SystemTables
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from mirage.allocation.inference.kernel.layout import Look
+
+
+@inlined
+def want(look: Look, piece: int, kind: int) -> float:
+    """Bytes a second of a piece on a kind of unit."""
+    return look.dram_bytes[piece, kind] / look.seconds[piece, kind]
+
+
+@inlined
+def wanted_by_all(drawn: np.ndarray) -> float:
+    """Bytes a second of all that is on units; ``drawn`` (U,): by each."""
+    wanted = 0.0
+    for unit in range(drawn.shape[0]):
+        wanted += drawn[unit]
+    return wanted
 
 
 @compiled
-def share(fixed: Fixed, world: World) -> None:
+def share(fixed: SystemTables, world: SystemState) -> None:
     """Set every piece's rate and end by who runs now."""
     if fixed.config[0].sharing == NOT_SHARED:
         return
@@ -40,7 +61,7 @@ def share(fixed: Fixed, world: World) -> None:
 
 
 @inlined
-def _level(world: World, bandwidth: float) -> float:
+def _level(world: SystemState, bandwidth: float) -> float:
     """The most that anybody is given: what is left by those who want less, divided equally among the others.
 
     Rises in each round, at most one for each unit, until nobody more is satisfied by it.
@@ -61,7 +82,7 @@ def _level(world: World, bandwidth: float) -> float:
 
 
 @inlined
-def _run(world: World, factor: float, level: float) -> None:
+def _run(world: SystemState, factor: float, level: float) -> None:
     """All users at this factor of its own rate, and with at most ``level`` bytes a second."""
     for unit in range(world.running.shape[0]):
         if world.running[unit] < 0:
@@ -74,7 +95,7 @@ def _run(world: World, factor: float, level: float) -> None:
 
 
 @inlined
-def _change(world: World, unit: int, rate: float) -> None:
+def _change(world: SystemState, unit: int, rate: float) -> None:
     """From now on at another rate. A piece that waits for its decision has not begun: ``since`` is to come."""
     state, now = world.units[unit], world.sim[0].now
     if now > state.since:

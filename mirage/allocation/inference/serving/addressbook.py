@@ -1,28 +1,64 @@
-"""The state directory: the address of the chain's current gateway, and what gateways have measured."""
+"""Where the chain's current gateway is, and the proof that it is this one.
+
+The state directory holds the gateway's address, and what gateways have measured. Any process may listen where a
+gateway has listened, so keys and requests go only to a gateway that has authenticated, by a shared secret:
+mutually between a worker and its gateway, and towards a reverse proxy. The proof includes the gateway's
+address, so that another process cannot relay it.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
 import math
 import os
+import secrets
 import stat
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from mirage.documenttext import parse_json
+from mirage.atomic_file import draft_of, read_regular
+from mirage.documentreading import parse_json
 from mirage.domain.errors import ConfigError
-from mirage.wholefile import draft_of, read_regular
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+PLACE, CHALLENGE = "/proof", "x-mirage-challenge"
+"""Path and header by which a gateway proves that it is the one named in the state directory."""
+LONGEST_CHALLENGE = 128
+GATE, SECRET, NAME = "MIRAGE_SERVING_GATE", "MIRAGE_SERVING_SECRET", "MIRAGE_SERVING_UNIT"
+"""Environment of a worker: the gateway's address (``HOST:PORT``), the shared secret and the worker's name."""
+
+
+def fresh() -> str:
+    """A random secret or challenge."""
+    return secrets.token_hex(32)
+
+
+def prove(secret: str, side: str, challenge: str) -> str:
+    """The answer to a challenge (HMAC-SHA-256); ``side`` prevents an answer from being reflected."""
+    return hmac.new(secret.encode(), f"{side}:{challenge}".encode(), hashlib.sha256).hexdigest()
+
+
+def gateway_at(url: str) -> str:
+    """Name of the side of a gateway that listens there."""
+    return f"gateway at {url}"
+
+
+def proves(secret: str, side: str, challenge: str, proof: object) -> bool:
+    """Whether an answer is correct."""
+    return isinstance(proof, str) and hmac.compare_digest(prove(secret, side, challenge), proof)
+
 
 _ADDRESS, _LEARNT = "address.json", "learnt.json"
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class GatewayAddress:
     """Address and token of one gateway."""
 
     url: str
@@ -31,7 +67,7 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
-class StateFolder:
+class GatewayStateFolder:
     """The state directory, on a file system that all links and the reverse proxy see.
 
     Its content decides where requests go, with the keys of tenants. So the directory must belong to this user and
@@ -63,15 +99,15 @@ class StateFolder:
         if problem := _problem_of(about):
             raise ConfigError(str(self.path), problem)
 
-    def read_address(self) -> Address | None:
+    def read_address(self) -> GatewayAddress | None:
         """The current gateway; ``None`` where no gateway is recorded. Raises ``ConfigError`` as ``check`` does."""
         self.check()
         document = self._read(_ADDRESS)
         if document is None or not all(isinstance(document.get(key), str) for key in ("url", "token")):
             return None
-        return Address(document["url"], document["token"])
+        return GatewayAddress(document["url"], document["token"])
 
-    def write_address(self, address: Address) -> None:
+    def write_address(self, address: GatewayAddress) -> None:
         """Record the current gateway. Raises ``ConfigError`` as ``check`` does."""
         self.check()
         self._write(_ADDRESS, {"url": address.url, "token": address.token})

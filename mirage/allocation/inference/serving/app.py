@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from mirage.allocation.inference.serving import proof
+from mirage.allocation.inference.serving import addressbook
+from mirage.allocation.inference.serving.admission import Closed, RequestRefused
 from mirage.allocation.inference.serving.bodies import (
     ClientDisconnect,
     key_of,
@@ -20,13 +21,9 @@ from mirage.allocation.inference.serving.bodies import (
     read_body,
     unless_gone,
 )
-from mirage.allocation.inference.serving.doors import Closed
-from mirage.allocation.inference.serving.inferences import read_inference
-from mirage.allocation.inference.serving.openaicalls import complete, list_models
+from mirage.allocation.inference.serving.calls import complete, list_models, read_inference
 from mirage.allocation.inference.serving.openinference import HEADER_LENGTH, json_length, read_object
-from mirage.allocation.inference.serving.paced import PIECE, PacedAnswer
-from mirage.allocation.inference.serving.passing import inquiry_of, pass_back
-from mirage.allocation.inference.serving.refusals import Refusal
+from mirage.allocation.inference.serving.replies import PIECE, PacedAnswer, inquiry_of, pass_back
 from mirage.allocation.inference.serving.upstream import Unreachable, Upstream
 
 if TYPE_CHECKING:
@@ -34,8 +31,8 @@ if TYPE_CHECKING:
 
     from starlette.types import Receive, Scope, Send
 
-    from mirage.allocation.inference.serving.inferences import Inference
-    from mirage.allocation.inference.serving.service import Admission, Service
+    from mirage.allocation.inference.serving.calls import Inference
+    from mirage.allocation.inference.serving.service import AdmittedRequest, GatewayService
 
     Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -50,7 +47,7 @@ _LOG = logging.getLogger(__name__)
 class App:
     """The ASGI application. It has no middleware: each Python step of a request delays all requests."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: GatewayService) -> None:
         self.state = service
         self._fixed: dict[tuple[str, str], Endpoint] = {
             ("GET", "/v2"): _server,
@@ -63,7 +60,7 @@ class App:
             ("GET", "/health/ready"): _ready,
             ("GET", "/metrics"): _metrics,
             ("POST", "/drain"): _drain,
-            ("GET", proof.PLACE): _proof,
+            ("GET", addressbook.PLACE): _proof,
         }
         self._of_model: dict[tuple[str, str], Endpoint] = {
             ("GET", ""): _metadata,
@@ -85,7 +82,7 @@ class App:
     async def _await_turn(self, request: Request, status: int) -> None:
         """Return when the answer is due at its pace."""
         pace = self.state.paces.of(request.method, status)
-        if pace is None or (request.scope["path"] == proof.PLACE and self.state.paces.prove(request.scope)):
+        if pace is None or (request.scope["path"] == addressbook.PLACE and self.state.paces.prove(request.scope)):
             return
         await pace.hold(self.state.client(request.headers, origin_of(request)), request.scope)
 
@@ -93,16 +90,16 @@ class App:
         """Answer with the rejection."""
         try:
             return await self._find(request)(request)
-        except Refusal as refusal:
+        except RequestRefused as refusal:
             return _refused(request, refusal)
         except ClientDisconnect:
             return Response(status_code=_GONE)
         except Exception:
             _LOG.exception("%s %s", request.method, request.scope["path"])
-            return _refused(request, Refusal(500, "internal error (bug in Mirage); see the gateway's log"))
+            return _refused(request, RequestRefused(500, "internal error (bug in Mirage); see the gateway's log"))
 
     def _find(self, request: Request) -> Endpoint:
-        """Raises ``Refusal``."""
+        """Raises ``RequestRefused``."""
         method, path = request.method, request.scope["path"]
         found = _MODEL.fullmatch(path)
         if found is None:
@@ -114,14 +111,14 @@ class App:
         if endpoint is None:
             others = [other for other, there in endpoints if there == rest]
             raise (
-                Refusal(405, f"{path}: method not allowed (use {', '.join(others)})")
+                RequestRefused(405, f"{path}: method not allowed (use {', '.join(others)})")
                 if others
-                else Refusal(404, f"{path}: not found")
+                else RequestRefused(404, f"{path}: not found")
             )
         return endpoint
 
 
-def _refused(request: Request, refusal: Refusal) -> Response:
+def _refused(request: Request, refusal: RequestRefused) -> Response:
     if request.scope["path"].startswith("/v1/"):
         kind = "invalid_request_error" if refusal.status < 500 else "server_error"
         document = {"error": {"message": str(refusal), "type": kind}}
@@ -129,8 +126,8 @@ def _refused(request: Request, refusal: Refusal) -> Response:
     return Response(refusal.body, refusal.status, headers=refusal.headers, media_type="application/json")
 
 
-def _service(request: Request) -> Service:
-    service: Service = request.app.state
+def _service(request: Request) -> GatewayService:
+    service: GatewayService = request.app.state
     return service
 
 
@@ -175,7 +172,7 @@ async def _infer(request: Request) -> Response:
         return PacedAnswer(content, headers=headers)
 
 
-async def _read_inference(request: Request, admission: Admission) -> Inference:
+async def _read_inference(request: Request, admission: AdmittedRequest) -> Inference:
     service, name = _service(request), request.path_params["model"]
     body = await read_body(request, service.plan.gateway.largest_body, admission.memory)
     size = json_length(request.headers.get(HEADER_LENGTH), len(body))
@@ -234,10 +231,10 @@ async def _metrics(request: Request) -> Response:
 
 async def _proof(request: Request) -> Response:
     """Prove to a client that can read the token there that this is the gateway of the state directory."""
-    challenge = request.headers.get(proof.CHALLENGE, "")
-    if not 0 < len(challenge) <= proof.LONGEST_CHALLENGE:
-        longest = proof.LONGEST_CHALLENGE
-        raise Refusal(400, f"{proof.CHALLENGE}: expected a challenge of at most {longest} characters")
+    challenge = request.headers.get(addressbook.CHALLENGE, "")
+    if not 0 < len(challenge) <= addressbook.LONGEST_CHALLENGE:
+        longest = addressbook.LONGEST_CHALLENGE
+        raise RequestRefused(400, f"{addressbook.CHALLENGE}: expected a challenge of at most {longest} characters")
     return Response(_service(request).identity.prove(challenge), media_type="text/plain")
 
 
@@ -250,6 +247,6 @@ async def _drain(request: Request) -> Response:
     try:
         successor = None if to is None else service.successor_at(str(to))
     except ValueError as error:
-        raise Refusal(400, f"to: {error}") from None
+        raise RequestRefused(400, f"to: {error}") from None
     service.doors.drain(successor)
     return JSONResponse({"draining": True, "to": successor.url if successor else None}, 202)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from starlette.requests import ClientDisconnect
 from starlette.responses import StreamingResponse
 
-from mirage.allocation.inference.serving.refusals import Refusal
+from mirage.allocation.inference.serving.admission import RequestRefused
 from mirage.boundedhttp import LARGEST_DISCARDED
-from mirage.domain.addresses import client_network
+from mirage.domain.texts import client_network
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import Receive, Scope, Send
 
-    from mirage.allocation.inference.serving.memorybudget import Reservation
+    from mirage.allocation.inference.serving.admission import BudgetReservation
 
     T = TypeVar("T")
 
@@ -58,18 +58,18 @@ def origin_of(request: Request) -> str:
     return client_network(request.client.host) if request.client else ""
 
 
-async def read_body(request: Request, most: int, memory: Reservation) -> bytes:
-    """Read the body. Raises ``Refusal`` where it is too large, finds no room, or does not arrive in time."""
+async def read_body(request: Request, most: int, memory: BudgetReservation) -> bytes:
+    """Read the body. Raises ``RequestRefused`` where it is too large, has no room, or is late."""
     try:
         async with asyncio.timeout(_BODY_WITHIN):
             return await _whole(request, most, memory)
     except TimeoutError:
-        raise Refusal(408, f"the request was incomplete after {_BODY_WITHIN:g} s") from None
+        raise RequestRefused(408, f"the request was incomplete after {_BODY_WITHIN:g} s") from None
 
 
-async def _whole(request: Request, most: int, memory: Reservation) -> bytes:
+async def _whole(request: Request, most: int, memory: BudgetReservation) -> bytes:
     parts, size = list[bytes](), 0
-    refusal: Refusal | None = None
+    refusal: RequestRefused | None = None
     async for part in request.stream():
         size += len(part)
         if size > most + LARGEST_DISCARDED:
@@ -85,13 +85,13 @@ async def _whole(request: Request, most: int, memory: Reservation) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _refusal(size: int, most: int, memory: Reservation) -> Refusal | None:
+def _refusal(size: int, most: int, memory: BudgetReservation) -> RequestRefused | None:
     """Why a body of this size cannot be held."""
     if size > most:
-        return Refusal(413, f"request too large (at most {most} bytes)")
+        return RequestRefused(413, f"request too large (at most {most} bytes)")
     try:
         memory.resize(size)
-    except Refusal as refusal:
+    except RequestRefused as refusal:
         return refusal
     return None
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from mirage.allocation.inference.serving.listenaddress import address_of
 from mirage.allocation.inference.serving.plan import (
     GatewayPlan,
     ModelPlan,
@@ -20,13 +19,13 @@ from mirage.allocation.inference.serving.plan import (
     TenantPlan,
     UnitPlan,
     WorkersPlan,
+    address_of,
     all_bodies_of,
 )
-from mirage.documentfaults import Fault, faults_of
-from mirage.documenttext import parse_toml
+from mirage.atomic_file import read_regular
+from mirage.documentreading import Fault, faults_of, parse_toml
 from mirage.domain.errors import BadSpelling, ConfigError
 from mirage.slurm.duration import parse_fine
-from mirage.wholefile import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -64,11 +63,11 @@ Digests = Annotated[tuple[Digest, ...], Field(strict=False)]
 Watts = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class _Strict(BaseModel):
+class _ConfigEntry(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class GatewayEntry(_Strict):
+class GatewayEntry(_ConfigEntry):
     """The table ``[gateway]``."""
 
     listen: str = "127.0.0.1:8800"
@@ -95,27 +94,27 @@ class GatewayEntry(_Strict):
         return self
 
 
-class QueueEntry(_Strict):
+class QueueEntry(_ConfigEntry):
     """The table ``[queue]``."""
 
     most: Annotated[int, Field(ge=1, le=100_000)] = 1000
     longest_wait: Duration = 30.0
 
 
-class WorkersEntry(_Strict):
+class WorkersEntry(_ConfigEntry):
     """The table ``[workers]``."""
 
     ready_within: Duration = 120.0
     answer_within: Duration = 60.0
 
 
-class CostsEntry(_Strict):
+class CostsEntry(_ConfigEntry):
     """The table ``[costs]``."""
 
     table: str
 
 
-class ModelEntry(_Strict):
+class ModelEntry(_ConfigEntry):
     """One ``[[model]]`` table."""
 
     name: Name
@@ -136,7 +135,7 @@ class ModelEntry(_Strict):
         return self
 
 
-class UnitEntry(_Strict):
+class UnitEntry(_ConfigEntry):
     """One ``[[unit]]`` table."""
 
     name: Name
@@ -152,7 +151,7 @@ class UnitEntry(_Strict):
     command: Words = ()
 
 
-class TenantEntry(_Strict):
+class TenantEntry(_ConfigEntry):
     """One ``[[tenant]]`` table."""
 
     name: Name
@@ -171,7 +170,7 @@ class TenantEntry(_Strict):
         return self
 
 
-class ServingDocument(_Strict):
+class ServingDocument(_ConfigEntry):
     """The whole file."""
 
     gateway: GatewayEntry = GatewayEntry()

@@ -6,12 +6,12 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mirage.allocation.inference.serving.refusals import GivenUp
+from mirage.allocation.inference.serving.admission import GivenUp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from mirage.allocation.inference.serving.memorybudget import Reservation
+    from mirage.allocation.inference.serving.admission import BudgetReservation
 
 WINDOW = 4 << 20
 """Bytes of one answer that a worker may send ahead of its client."""
@@ -22,7 +22,7 @@ _OF_ONE_PART = 512
 class Unread:
     """The parts of an answer that its client has not taken yet; their bytes count for its request."""
 
-    def __init__(self, memory: Reservation, taken: Callable[[int], None]) -> None:
+    def __init__(self, memory: BudgetReservation, taken: Callable[[int], None]) -> None:
         """``taken``: called for each part that the client takes, with the bytes to report to the worker."""
         self._memory, self._taken = memory, taken
         self._size = self._untold = 0
@@ -53,7 +53,7 @@ class Unread:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class WorkerAnswer:
     """An answer of the worker."""
 
     header: dict[str, Any]
@@ -71,7 +71,7 @@ class Promise(Protocol):
     def done(self) -> bool:
         """Whether the client no longer waits."""
 
-    def set_result(self, result: Answer, /) -> object:
+    def set_result(self, result: WorkerAnswer, /) -> object:
         """Deliver the answer."""
 
     def set_exception(self, exception: GivenUp, /) -> object:
@@ -89,7 +89,7 @@ class Exchange:
     """The message to the worker."""
     content: Sequence[bytes | memoryview]
     answer: Promise
-    memory: Reservation
+    memory: BudgetReservation
     """Holds the bytes of its content, and then of the unread answer."""
     number: int = -1
     began: float = 0.0
@@ -99,7 +99,7 @@ class Exchange:
     def reply(self, header: dict[str, Any], data: memoryview) -> None:
         """Deliver the answer, or its beginning."""
         if not self.answer.done():
-            self.answer.set_result(Answer(header, data, self.unit, self.began - self.arrival, self.parts))
+            self.answer.set_result(WorkerAnswer(header, data, self.unit, self.began - self.arrival, self.parts))
 
     def fail(self, refusal: GivenUp) -> None:
         """Fail: no answer, or not the rest of it."""

@@ -15,22 +15,19 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.responses import Response
 
+from mirage.allocation.inference.serving.admission import ELSEWHERE, MemoryBudget, RequestRefused
 from mirage.allocation.inference.serving.bodies import ClientDisconnect, origin_of, read_body, unless_gone
-from mirage.allocation.inference.serving.doors import ELSEWHERE
 from mirage.allocation.inference.serving.httpserver import most_connections
-from mirage.allocation.inference.serving.memorybudget import MemoryBudget
-from mirage.allocation.inference.serving.paces import AT_A_FRONT, Paces
-from mirage.allocation.inference.serving.passing import inquiry_of, pass_back
 from mirage.allocation.inference.serving.plan import all_bodies_of
-from mirage.allocation.inference.serving.refusals import Refusal
+from mirage.allocation.inference.serving.replies import AT_A_FRONT, Paces, inquiry_of, pass_back
 from mirage.allocation.inference.serving.upstream import Unreachable, Upstream
 from mirage.domain.errors import ConfigError
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-    from mirage.allocation.inference.serving.addressbook import Address, StateFolder
-    from mirage.allocation.inference.serving.upstream import Inquiry, Reply
+    from mirage.allocation.inference.serving.addressbook import GatewayAddress, GatewayStateFolder
+    from mirage.allocation.inference.serving.upstream import Reply, UpstreamRequest
 
 _LOG = logging.getLogger(__name__)
 _LOOK = 0.25
@@ -41,13 +38,13 @@ _GONE = 499
 class Front:
     """Finds the gateway and forwards requests to it."""
 
-    def __init__(self, folder: StateFolder, patience: float, largest_body: int) -> None:
+    def __init__(self, folder: GatewayStateFolder, patience: float, largest_body: int) -> None:
         """``patience``: seconds for which a request waits for a reachable gateway."""
         self._folder, self._patience, self._largest_body = folder, patience, largest_body
         self._memory = MemoryBudget(all_bodies_of(largest_body))
         self._places = MemoryBudget(most_connections(), "too many of your requests wait here")
         self._paces = Paces(AT_A_FRONT)
-        self._address: Address | None = None
+        self._address: GatewayAddress | None = None
         self._upstream: Upstream | None = None
         self._looked = -_LOOK
         self._refused = ""
@@ -69,12 +66,12 @@ class Front:
                 body = await read_body(request, self._largest_body, memory)
                 asking = asyncio.ensure_future(self._ask(inquiry_of(request, body)))
                 return pass_back(await unless_gone(request, asking), lambda: None)
-        except Refusal as refusal:
+        except RequestRefused as refusal:
             return Response(refusal.body, refusal.status, headers=refusal.headers, media_type="application/json")
         except ClientDisconnect:
             return Response(status_code=_GONE)
 
-    async def _ask(self, inquiry: Inquiry) -> Reply:
+    async def _ask(self, inquiry: UpstreamRequest) -> Reply:
         end, why = monotonic() + self._patience, "no gateway has recorded its address yet"
         while monotonic() < end:
             upstream = self._find()
@@ -89,7 +86,7 @@ class Front:
                     reply.close()
                     why = f"{upstream.url} is ending"
             await asyncio.sleep(_PAUSE)
-        raise Refusal(503, f"no gateway available: {why}", 5)
+        raise RequestRefused(503, f"no gateway available: {why}", 5)
 
     def _find(self) -> Upstream | None:
         """The current gateway, from the state directory."""

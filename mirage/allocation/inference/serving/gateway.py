@@ -1,4 +1,7 @@
-"""The gateway: takes requests from HTTP, asks the policy, sends requests to units and returns answers."""
+"""The gateway: takes requests from HTTP, asks the policy, sends requests to units and returns answers.
+
+If the policy fails, the first request begins on the first free unit that can run it (``first_come``).
+"""
 
 from __future__ import annotations
 
@@ -10,23 +13,43 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from mirage.allocation.inference.serving.desk import BadDispatch, Desk, Start, Wish
+import numpy as np
+
+from mirage.allocation.inference.serving.admission import GivenUp, RequestRefused
 from mirage.allocation.inference.serving.exchanges import Exchange, Unread
-from mirage.allocation.inference.serving.firstcome import first_come
-from mirage.allocation.inference.serving.frames import BadFrame
-from mirage.allocation.inference.serving.refusals import GivenUp, Refusal
-from mirage.allocation.inference.serving.tensors import Signature
+from mirage.allocation.inference.serving.openinference import Signature
+from mirage.allocation.inference.serving.request_queue import ArrivedRequest, BadDispatch, RequestQueue, Start
+from mirage.allocation.inference.serving.worker_connections import BadFrame
+from mirage.domain.inference import Dispatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from mirage.allocation.inference.serving.admission import BudgetReservation
     from mirage.allocation.inference.serving.exchanges import Promise
-    from mirage.allocation.inference.serving.links import Link
-    from mirage.allocation.inference.serving.memorybudget import Reservation
     from mirage.allocation.inference.serving.meters import ServingMeters
     from mirage.allocation.inference.serving.plan import ServingPlan
-    from mirage.allocation.inference.serving.posts import Seat
+    from mirage.allocation.inference.serving.worker_connections import WorkerConnection
+    from mirage.allocation.inference.serving.worker_supervisor import Seat
+    from mirage.domain.inference import SystemView
     from mirage.ports import RequestPolicy
+
+
+def first_come(view: SystemView) -> Dispatch:
+    """First come, first served. Kept short and without anything to compile or load, so that it cannot fail."""
+    free = np.flatnonzero((view.running < 0) & np.isfinite(view.free_at)).tolist()
+    able = ~np.isnan(view.costs.seconds[:, view.system.kind])
+    rows, units = list[int](), list[int]()
+    for row, model in enumerate(view.model.tolist()):
+        if not free:
+            break
+        unit = next((unit for unit in free if able[model, unit]), None)
+        if unit is not None:
+            free.remove(unit)
+            rows.append(row)
+            units.append(unit)
+    return Dispatch(np.array(rows, np.int32), np.array(units, np.int32))
+
 
 _LOG = logging.getLogger(__name__)
 _TICK = 0.1
@@ -37,13 +60,15 @@ _LEAST, _GREATEST = 200, 599
 class Gateway:
     """Runs in one event loop. Implements ``posts.Crew``."""
 
-    def __init__(self, plan: ServingPlan, desk: Desk, policy: RequestPolicy, meters: ServingMeters) -> None:
+    def __init__(
+        self, plan: ServingPlan, desk: RequestQueue, policy: RequestPolicy, meters: ServingMeters
+    ) -> None:
         self._plan, self._desk, self._policy, self.meters = plan, desk, policy, meters
         self._watts = {unit.kind: unit.watts for unit in plan.units}
         self._exchanges = dict[int, Exchange]()
-        self._links: dict[int, Link] = {}
+        self._links: dict[int, WorkerConnection] = {}
         """Running exchanges by unit."""
-        self._heard: dict[Link, float] = {}
+        self._heard: dict[WorkerConnection, float] = {}
         """When a worker last sent anything."""
         self.signatures = dict[str, tuple[tuple[Signature, ...], tuple[Signature, ...]]]()
         """Inputs and outputs of the loaded models."""
@@ -68,13 +93,13 @@ class Gateway:
 
     def ask(
         self,
-        wish: Wish,
+        wish: ArrivedRequest,
         header: dict[str, Any],
         content: Sequence[bytes | memoryview],
         answer: Promise,
-        memory: Reservation,
+        memory: BudgetReservation,
     ) -> Exchange:
-        """Accept a request. Raises ``Refusal``."""
+        """Accept a request. Raises ``RequestRefused``."""
         now = monotonic()
         exchange = Exchange(wish.tenant, wish.model, now, header, content, answer, memory)
         displaced = self._desk.make_room(wish)
@@ -99,7 +124,7 @@ class Gateway:
             self._links[unit].send({"drop": exchange.number})
         self._count(exchange, result)
 
-    def came(self, seat: Seat, link: Link, models: dict[str, Any]) -> None:
+    def came(self, seat: Seat, link: WorkerConnection, models: dict[str, Any]) -> None:
         """See ``posts.Crew``."""
         names = [model.name for model in self._plan.models]
         for loaded in _read(models, names):
@@ -196,7 +221,7 @@ class Gateway:
         exchange.unit = self._desk.system.names[start.unit]
         link.send({**exchange.header, "number": start.request}, *exchange.content)
 
-    def _hear(self, seat: Seat, link: Link, header: dict[str, Any], data: memoryview) -> None:
+    def _hear(self, seat: Seat, link: WorkerConnection, header: dict[str, Any], data: memoryview) -> None:
         """Handle a worker's message, mostly about one of its requests. Raises ``BadFrame`` before any change."""
         if header.get("say") == "alive":
             self._heard[link] = monotonic()
@@ -221,7 +246,7 @@ class Gateway:
             exchange.reply(header, memoryview(b""))
         try:
             exchange.parts.put(data)
-        except Refusal:
+        except RequestRefused:
             self._drop(exchange, "unread")
             exchange.fail(
                 GivenUp(503, "the client did not read the answer, and unread answers use too much memory")
@@ -275,7 +300,7 @@ def _answer(exchange: Exchange, header: dict[str, Any], data: memoryview) -> Non
     else:
         try:
             exchange.memory.resize(len(data))
-        except Refusal as refusal:
+        except RequestRefused as refusal:
             exchange.fail(GivenUp(refusal.status, f"no room for the answer: {refusal}", 1))
         else:
             exchange.reply(header, data)

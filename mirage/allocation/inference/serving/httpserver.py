@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 
 from mirage.boundedhttp import BoundedProtocol
-from mirage.domain.addresses import host_in_url
 from mirage.domain.errors import ConfigError
+from mirage.domain.texts import host_in_url
 
 if TYPE_CHECKING:
     from asyncio import TimerHandle, Transport
@@ -31,7 +31,7 @@ oldest idle one of the client with most idle connections."""
 
 
 @dataclass(frozen=True, slots=True)
-class Listening:
+class HttpListenAddress:
     """A listen address, with TLS if a certificate is set."""
 
     host: str
@@ -128,7 +128,7 @@ def allow_connections() -> None:
 
 
 def make_server(
-    app: ASGIApp, listening: Listening, connections: type[GuardedProtocol] = GuardedProtocol
+    app: ASGIApp, listening: HttpListenAddress, connections: type[GuardedProtocol] = GuardedProtocol
 ) -> HttpServer:
     """A server for a socket of ``listening``. Raises ``ConfigError``."""
     tls: dict[str, Any] = {}

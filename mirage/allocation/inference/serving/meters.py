@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 from prometheus_client.exposition import choose_encoder
 
-from mirage.allocation.inference.relmas.timing import CORE_WATTS
+from mirage.allocation.inference.scores import CORE_WATTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

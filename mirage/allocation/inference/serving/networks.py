@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mirage.allocation.inference.serving.frames import LONGEST_BYTES, too_large
-from mirage.allocation.inference.serving.refusals import Refusal
-from mirage.allocation.inference.serving.tensors import DATATYPES, NAMES, Signature, Tensor, cut
+from mirage.allocation.inference.serving.admission import RequestRefused
+from mirage.allocation.inference.serving.openinference import DATATYPES, NAMES, Signature, Tensor, cut
+from mirage.allocation.inference.serving.worker_connections import LONGEST_BYTES, too_large
 from mirage.domain.errors import MissingExtra
-from mirage.modelgraph.external import read_network
+from mirage.modelgraph.checking import read_network
 from mirage.onnximport import onnx_runtime
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _ONNX_TYPES = {
 }  # fmt: skip
 
 
-class Network:
+class LoadedNetwork:
     """A network loaded by ONNX Runtime."""
 
     def __init__(self, path: str, threads: int, provider: str, warm: Mapping[str, Sequence[int]]) -> None:
@@ -68,7 +68,7 @@ class Networks:
         """``setup``: ``models`` (name, onnx, warm), ``threads``, ``provider``, ``largest_answer`` (bytes)."""
         self._largest = int(setup.get("largest_answer", LONGEST_BYTES))
         self._networks = {
-            model["name"]: Network(model["onnx"], setup["threads"], setup["provider"], model.get("warm", {}))
+            model["name"]: LoadedNetwork(model["onnx"], setup["threads"], setup["provider"], model.get("warm", {}))
             for model in setup["models"]
         }
 
@@ -88,7 +88,7 @@ class Networks:
         end, began = {"say": "end", "number": header["number"]}, time.perf_counter()
         try:
             tensors = self._networks[header["model"]].run(cut(header["inputs"], data), header["outputs"])
-        except (Refusal, KeyError) as error:
+        except (RequestRefused, KeyError) as error:
             return end | {"status": 400, "why": str(error)}, []
         except Exception as error:  # onnxruntime raises various classes, and the worker continues
             return end | {"status": 500, "why": _first_line(error)}, []

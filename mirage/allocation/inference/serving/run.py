@@ -1,9 +1,10 @@
-"""Run one gateway, from start to exit code."""
+"""Run one gateway, from start to exit code, and hand over between the gateways of two links."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import os
 import signal
 import socket
@@ -12,24 +13,21 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from mirage.allocation.inference.serving import proof
-from mirage.allocation.inference.serving.addressbook import Address, StateFolder
+from mirage.allocation.inference.serving import addressbook
+from mirage.allocation.inference.serving.addressbook import GatewayAddress, GatewayStateFolder
+from mirage.allocation.inference.serving.admission import Admission, MemoryBudget
 from mirage.allocation.inference.serving.app import App
 from mirage.allocation.inference.serving.configfile import digest_of
-from mirage.allocation.inference.serving.desk import Desk
-from mirage.allocation.inference.serving.doors import Doors
 from mirage.allocation.inference.serving.gateway import Gateway
-from mirage.allocation.inference.serving.httpserver import Listening, make_server
-from mirage.allocation.inference.serving.jsonthread import JsonThread
-from mirage.allocation.inference.serving.links import Gate
-from mirage.allocation.inference.serving.memorybudget import MemoryBudget
+from mirage.allocation.inference.serving.httpserver import HttpListenAddress, make_server
 from mirage.allocation.inference.serving.meters import ServingMeters
-from mirage.allocation.inference.serving.posts import Post, Workshop
+from mirage.allocation.inference.serving.request_queue import RequestQueue
 from mirage.allocation.inference.serving.seating import estimates_of, seats_of, system_of
-from mirage.allocation.inference.serving.service import Identity, Service
+from mirage.allocation.inference.serving.service import GatewayIdentity, GatewayService, JsonThread, Tenants
 from mirage.allocation.inference.serving.shortcut import Shortcut
-from mirage.allocation.inference.serving.succession import take_over
-from mirage.allocation.inference.serving.tenants import Tenants
+from mirage.allocation.inference.serving.upstream import CutOff, Unreachable, Upstream, UpstreamRequest
+from mirage.allocation.inference.serving.worker_connections import WorkerListener
+from mirage.allocation.inference.serving.worker_supervisor import WorkerSupervisor, Workshop
 from mirage.domain.errors import ConfigError
 from mirage.tlshandshake import serve_bounded
 
@@ -38,8 +36,37 @@ if TYPE_CHECKING:
 
     from mirage.allocation.engine.run import Place
     from mirage.allocation.inference.serving.plan import ServingPlan
-    from mirage.allocation.inference.serving.posts import Seat
+    from mirage.allocation.inference.serving.worker_supervisor import Seat
     from mirage.ports import RequestPolicy
+
+_PATIENCE = 10.0
+
+
+async def take_over(folder: GatewayStateFolder, own: GatewayAddress) -> str:
+    """Become the gateway that clients find, and notify the predecessor; returns the result for the log.
+
+    The address is written first: clients that have read the old address are still answered there.
+    """
+    before = folder.read_address()
+    folder.write_address(own)
+    if before is None or before.url == own.url:
+        return "ready"
+    headers = [(b"authorization", f"Bearer {before.token}".encode()), (b"content-type", b"application/json")]
+    inquiry = UpstreamRequest("POST", "/drain", headers, json.dumps({"to": own.url}).encode())
+    upstream = Upstream(before.url, before.token)
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            reply = await upstream.ask(inquiry)
+            async for _ in reply.content:
+                pass
+    except (Unreachable, CutOff, TimeoutError):
+        return f"ready; the predecessor's gateway {before.url} is gone"
+    reply.close()
+    upstream.close()
+    if reply.status != 202:
+        return f"ready; {before.url} is no longer the predecessor's gateway (status {reply.status})"
+    return f"ready; {before.url} forwards its requests to this gateway and drains"
+
 
 _LOOK = 0.1
 _LINGER = 10.0
@@ -51,7 +78,7 @@ _WRITE_AGAIN = 5.0
 _TOLD = (signal.SIGTERM, signal.SIGINT)
 
 
-class Running:
+class RunningGateway:
     """A running gateway, in the event loop that creates it."""
 
     def __init__(
@@ -62,29 +89,31 @@ class Running:
         sys.set_int_max_str_digits(sys.int_info.str_digits_check_threshold)
         self._plan, self._place, self._say = plan, place, say
         self._loop = asyncio.get_running_loop()
-        self._folder = StateFolder(plan.gateway.state)
+        self._folder = GatewayStateFolder(plan.gateway.state)
         self._folder.make()
         seats = seats_of(plan, place.allocation.nodes, here)
         estimates = estimates_of(plan, self._folder.read_learnt())
-        self._desk = Desk(system_of(plan), estimates, len(plan.tenants), plan.queue.most, plan.queue.longest_wait)
+        self._desk = RequestQueue(
+            system_of(plan), estimates, len(plan.tenants), plan.queue.most, plan.queue.longest_wait
+        )
         meters = ServingMeters([t.name for t in plan.tenants], [m.name for m in plan.models])
         say(f"preparing policy {policy.name}")
         policy.begin()
         policy.decide(self._desk.view(time.monotonic()))  # compile compiled policies before the first request
         self.gateway = Gateway(plan, self._desk, policy, meters)
-        self._identity = Identity(proof.fresh())
+        self._identity = GatewayIdentity(addressbook.fresh())
         operators = (*plan.gateway.operators, digest_of(self._identity.token))
         tenants = Tenants(plan.tenants, operators, time.monotonic())
-        self.doors = Doors(time.monotonic)
+        self.doors = Admission(time.monotonic)
         self._said: set[str] = set()
         self._json, memory = JsonThread(), MemoryBudget(plan.gateway.all_bodies)
-        service = Service(
+        service = GatewayService(
             plan, self.gateway, tenants, self.doors, time.monotonic, memory, self._json, self._identity
         )
         self._app = App(service)
         self._seats: list[Seat] = seats
-        self.posts = list[Post]()
-        self._gate = Gate()
+        self.posts = list[WorkerSupervisor]()
+        self._gate = WorkerListener()
         self._hands = ThreadPoolExecutor(1, "engine")
         self._told = list[str]()
 
@@ -96,13 +125,13 @@ class Running:
     async def run(self) -> int:
         """Run until a successor has taken over, a signal, or the allocation's end; returns the exit code."""
         plan = self._plan.gateway
-        listening = Listening(plan.host, plan.port, plan.certificate, plan.certificate_key)
+        listening = HttpListenAddress(plan.host, plan.port, plan.certificate, plan.certificate_key)
         server, bound = make_server(self._app, listening, Shortcut), listening.bind()
         self._identity.url = listening.url(bound)
         await self._open_gate()
         self._obey_signals()
         workshop = self._workshop()
-        self.posts = [Post(seat, workshop, self.gateway) for seat in self._seats]
+        self.posts = [WorkerSupervisor(seat, workshop, self.gateway) for seat in self._seats]
         tasks = [asyncio.create_task(post.keep()) for post in self.posts]
         tasks.append(asyncio.create_task(self.gateway.watch(self._kill)))
         serving = asyncio.create_task(serve_bounded(server, bound))
@@ -140,7 +169,7 @@ class Running:
     async def _take_over(self) -> bool:
         """Whether the state directory names this gateway now; without room there it answers all the same."""
         try:
-            self._say(await take_over(self._folder, Address(self.url, self._identity.token)))
+            self._say(await take_over(self._folder, GatewayAddress(self.url, self._identity.token)))
         except OSError as error:
             self._say_once(f"{self._folder.path}: cannot write this gateway's address: {error.strerror}")
             return False

@@ -1,4 +1,7 @@
-"""Place workers on devices, and build the system of units that the policy sees."""
+"""Place workers on devices, and build the system of units that the policy sees.
+
+Run times of requests by model and kind of unit are estimated from the requests that have ended.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,98 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mirage.allocation.inference.costs.tables import cost_table
-from mirage.allocation.inference.serving.estimates import Estimates
-from mirage.allocation.inference.serving.posts import Seat
+from mirage.allocation.inference.serving.worker_supervisor import Seat
 from mirage.domain.errors import ConfigError
-from mirage.domain.units import UnitSystem
+from mirage.domain.inference import CostTable, DeviceSet
 from mirage.ownprocess import own_python
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from mirage.allocation.engine.discovery import NodeFound
     from mirage.allocation.inference.serving.plan import ModelPlan, ServingPlan, UnitPlan
+
+_SLOWEST = 0.1
+"""Weight of the newest measurement, after many measurements."""
+_MOVED = 0.1
+"""Relative change of an estimate that makes a new table."""
+_GUESS = 0.1
+"""Seconds assumed before any measurement."""
+
+
+class Estimates:
+    """Exponentially weighted means of seconds, by model (M) and kind (K); a request is one segment.
+
+    The first measurements count alike (a plain mean), later ones with weight 1/10. An initial estimate counts like
+    one measurement.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[str],
+        kinds: Sequence[str],
+        able: NDArray[np.bool_],
+        watts: NDArray[np.float64],
+        expected: Mapping[tuple[str, str], float],
+    ) -> None:
+        """``able``: [M, K] which kinds run which models. ``watts``: [K] power draw of a busy unit."""
+        self._models, self._kinds, self._watts = tuple(models), tuple(kinds), watts
+        self._count = np.zeros(able.shape, np.int64)
+        self._seconds = np.where(able, _GUESS, np.nan)
+        for (model, kind), seconds in expected.items():
+            if model in self._models and kind in self._kinds:
+                self.begin_with(self._models.index(model), self._kinds.index(kind), seconds)
+        self._shown = self._table()
+
+    def begin_with(self, model: int, kind: int, seconds: float) -> None:
+        """Set an initial estimate; it counts until something has been measured here."""
+        if self._count[model, kind] <= 1 and not np.isnan(self._seconds[model, kind]):
+            self._seconds[model, kind], self._count[model, kind] = seconds, 1
+            self._shown = self._table()
+
+    def observe(self, model: int, kind: int, seconds: float) -> None:
+        """Add a measurement, in seconds."""
+        self._count[model, kind] += 1
+        part = max(1 / self._count[model, kind], _SLOWEST)
+        self._seconds[model, kind] += part * (seconds - self._seconds[model, kind])
+        shown = self._shown.seconds[model, kind]
+        if abs(self._seconds[model, kind] - shown) > _MOVED * shown:
+            self._shown = self._table()
+
+    def seconds(self, model: int, kind: int) -> float:
+        """[M, K] Seconds of one request; NaN where the kind cannot run the model."""
+        return float(self._seconds[model, kind])
+
+    @property
+    def table(self) -> CostTable:
+        """A new object after each change of an estimate, so that results may be cached by identity."""
+        return self._shown
+
+    def document(self) -> dict[str, dict[str, float]]:
+        """Measured seconds by model and kind, for the next gateway."""
+        return {
+            model: {
+                kind: float(self._seconds[m, k]) for k, kind in enumerate(self._kinds) if self._count[m, k] > 0
+            }
+            for m, model in enumerate(self._models)
+        }
+
+    def _table(self) -> CostTable:
+        count = len(self._models)
+        seconds = self._seconds.copy()
+        return CostTable(
+            models=self._models,
+            first=np.arange(count + 1, dtype=np.int32),
+            pieces=("request",) * count,
+            kinds=self._kinds,
+            seconds=seconds,
+            compute_seconds=seconds,
+            joules=seconds * self._watts,
+            dram_bytes=np.zeros(seconds.shape),
+        )
+
 
 _WORKER = tuple(own_python("-m", "mirage.allocation.inference.serving.worker"))
 
@@ -29,7 +113,7 @@ def kinds_of(plan: ServingPlan) -> tuple[str, ...]:
     return tuple(dict.fromkeys(unit.kind for unit in plan.units))
 
 
-def system_of(plan: ServingPlan) -> UnitSystem:
+def system_of(plan: ServingPlan) -> DeviceSet:
     """One row for each request that a unit runs at the same time."""
     kinds, names, kind, idle = kinds_of(plan), list[str](), list[int](), {}
     for unit in plan.units:
@@ -37,7 +121,7 @@ def system_of(plan: ServingPlan) -> UnitSystem:
             names += [worker] if unit.slots == 1 else [f"{worker}/{slot}" for slot in range(unit.slots)]
         kind += [kinds.index(unit.kind)] * (unit.count * unit.slots)
         idle[unit.kind] = unit.idle_watts
-    return UnitSystem(
+    return DeviceSet(
         tuple(names), np.array(kind, np.int32), math.inf, np.array([idle[name] for name in kinds], np.float64)
     )
 

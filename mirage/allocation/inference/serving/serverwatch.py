@@ -13,11 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from mirage.allocation.inference.serving import proof
+from mirage.allocation.inference.serving import addressbook
 from mirage.allocation.inference.serving.exchanges import WINDOW
-from mirage.allocation.inference.serving.frames import LONGEST_BYTES, send, too_large
-from mirage.client.boundedconnection import BoundedConnection
-from mirage.client.portlisteners import listening_users
+from mirage.allocation.inference.serving.worker_connections import LONGEST_BYTES, send, too_large
+from mirage.client.deadline import BoundedConnection
+from mirage.client.listener import listening_users
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -109,7 +109,7 @@ class ServerWatch:
         self._open = dict[int, _Asked]()
         """Requests that the server runs."""
         self._largest = int(setup.get("largest_answer", LONGEST_BYTES))
-        self._key = os.environ.get(_KEY) or os.environ.get(_KEY_OF_VLLM) or proof.fresh()
+        self._key = os.environ.get(_KEY) or os.environ.get(_KEY_OF_VLLM) or addressbook.fresh()
         self._port, self._process = self._start()
         self._signature: dict[str, Any] = {self._model["name"]: {"seconds": None, "inputs": [], "outputs": []}}
 
@@ -142,7 +142,7 @@ class ServerWatch:
     def _start(self) -> tuple[int, subprocess.Popen[bytes]]:
         port = _free_port()
         words = [word.replace("{port}", str(port)) for word in self._model["backend"]]
-        environment = {name: value for name, value in os.environ.items() if name != proof.SECRET}
+        environment = {name: value for name, value in os.environ.items() if name != addressbook.SECRET}
         environment |= {_KEY: self._key, _KEY_OF_VLLM: environment.get(_KEY_OF_VLLM) or self._key}
         where = self._model.get("folder")
         # No shell.

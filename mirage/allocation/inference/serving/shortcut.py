@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
+from mirage.allocation.inference.serving.admission import RequestRefused
+from mirage.allocation.inference.serving.calls import Inference, read_inference
 from mirage.allocation.inference.serving.httpserver import GuardedProtocol
-from mirage.allocation.inference.serving.inferences import Inference, read_inference
 from mirage.allocation.inference.serving.openinference import HEADER_LENGTH, LARGEST_INLINE, has_small_json
-from mirage.allocation.inference.serving.paced import PATIENCE, PIECE, pieces_of
-from mirage.allocation.inference.serving.refusals import Refusal
+from mirage.allocation.inference.serving.replies import PATIENCE, PIECE, pieces_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from mirage.allocation.inference.serving.exchanges import Answer, Exchange
-    from mirage.allocation.inference.serving.service import Admission, Service
+    from mirage.allocation.inference.serving.exchanges import Exchange, WorkerAnswer
+    from mirage.allocation.inference.serving.service import AdmittedRequest, GatewayService
 
 _INFER = re.compile(rb"/v2/models/([A-Za-z0-9_.-]{1,64})/infer")
 _LOG = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class Shortcut(GuardedProtocol):
     def __init__(self, *args: Any, **more: Any) -> None:
         """Arguments as uvicorn passes them."""
         super().__init__(*args, **more)
-        self._service: Service = self.app.state
+        self._service: GatewayService = self.app.state
         self._held: bytes | None = None
         """The model of a request that is not complete yet."""
         self._parts: list[bytes] = []
@@ -108,11 +108,11 @@ class Shortcut(GuardedProtocol):
 class Call:
     """One request, in the place of uvicorn's ``RequestResponseCycle``. Implements ``exchanges.Promise``."""
 
-    def __init__(self, connection: Shortcut, service: Service, *, keep_alive: bool) -> None:
+    def __init__(self, connection: Shortcut, service: GatewayService, *, keep_alive: bool) -> None:
         self._connection, self._service = connection, service
         self._exchange: Exchange | None = None
         self._inference: Inference | None = None
-        self._admission: Admission | None = None
+        self._admission: AdmittedRequest | None = None
         self._here = ExitStack()
         """Releases the request's place in the tenant's quota and its bytes."""
         self._headers: Mapping[str, str] = {}
@@ -133,7 +133,7 @@ class Call:
         try:
             self._admission = self._here.enter_context(service.admitted(headers))
             if len(body) > service.plan.gateway.largest_body:
-                raise Refusal(413, f"request too large (at most {service.plan.gateway.largest_body} bytes)")
+                raise RequestRefused(413, f"request too large (at most {service.plan.gateway.largest_body} bytes)")
             self._admission.memory.resize(len(body))
             self._inference = read_inference(service, self._admission.tenant, name, headers, body)
             self._admission.memory.resize(self._inference.held)
@@ -144,7 +144,7 @@ class Call:
                 self,
                 self._admission.memory,
             )
-        except Refusal as refusal:
+        except RequestRefused as refusal:
             self._refuse(refusal)
         except Exception:
             self._fail()
@@ -161,7 +161,7 @@ class Call:
         """See ``Promise``."""
         return self.response_complete
 
-    def set_result(self, answer: Answer) -> None:
+    def set_result(self, answer: WorkerAnswer) -> None:
         """See ``Promise``."""
         assert self._inference is not None
         assert self._admission is not None
@@ -171,36 +171,36 @@ class Call:
                 self._writing = asyncio.get_running_loop().create_task(self._write_later(answer, size))
                 return
             content, headers = self._inference.reply(answer)
-        except Refusal as refusal:
+        except RequestRefused as refusal:
             self._refuse(refusal)
         except Exception:
             self._fail()
         else:
             self._write(200, content, headers)
 
-    async def _write_later(self, answer: Answer, size: int) -> None:
+    async def _write_later(self, answer: WorkerAnswer, size: int) -> None:
         """Write a large answer."""
         assert self._inference is not None
         assert self._admission is not None
         write = partial(self._inference.reply, answer)
         try:
             content, headers = await self._service.convert(self._admission.tenant, size, write)
-        except Refusal as refusal:
+        except RequestRefused as refusal:
             self._refuse(refusal)
         except Exception:
             self._fail()
         else:
             self._write(200, content, headers)
 
-    def set_exception(self, refusal: Refusal) -> None:
+    def set_exception(self, refusal: RequestRefused) -> None:
         """See ``Promise``."""
         self._refuse(refusal)
 
     def _fail(self) -> None:
         _LOG.exception("an inference request")
-        self._refuse(Refusal(500, "internal error (bug in Mirage); see the gateway's log"))
+        self._refuse(RequestRefused(500, "internal error (bug in Mirage); see the gateway's log"))
 
-    def _refuse(self, refusal: Refusal) -> None:
+    def _refuse(self, refusal: RequestRefused) -> None:
         if self._admission is not None:
             self._service.count(self._admission.tenant, refusal)
         headers = {"Content-Type": "application/json"} | refusal.headers

@@ -12,9 +12,8 @@ from urllib.parse import urlsplit
 
 import httptools
 
-from mirage.allocation.inference.serving import proof
-from mirage.domain.addresses import host_in_url
-from mirage.domain.masking import without_secrets
+from mirage.allocation.inference.serving import addressbook
+from mirage.domain.texts import host_in_url, without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -41,7 +40,7 @@ class CutOff(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Inquiry:
+class UpstreamRequest:
     """A request to forward."""
 
     method: str
@@ -81,7 +80,7 @@ class Upstream:
         self._token, self._within = token, within
         self._kept: list[_Connection] = []
 
-    async def ask(self, inquiry: Inquiry) -> Reply:
+    async def ask(self, inquiry: UpstreamRequest) -> Reply:
         """Send a request. Raises ``Unreachable`` if no part of an answer has come.
 
         If the server has closed a persistent connection meanwhile, a new one is opened.
@@ -115,8 +114,10 @@ class Upstream:
 
     async def _check(self, connection: _Connection) -> None:
         """Raises ``Unreachable`` where the server is not the gateway, before it gets any data."""
-        challenge, until = proof.fresh(), asyncio.get_running_loop().time() + _CONNECT
-        inquiry = Inquiry("GET", proof.PLACE, [(proof.CHALLENGE.encode(), challenge.encode())], b"")
+        challenge, until = addressbook.fresh(), asyncio.get_running_loop().time() + _CONNECT
+        inquiry = UpstreamRequest(
+            "GET", addressbook.PLACE, [(addressbook.CHALLENGE.encode(), challenge.encode())], b""
+        )
         said = b""
         try:
             answer = await connection.ask(inquiry, until)
@@ -127,11 +128,11 @@ class Upstream:
         except CutOff as error:
             raise Unreachable(f"{self.url}: {error}") from error
         shown = said.decode("latin-1") if answer.status == 200 and said.isascii() else None
-        proven = proof.proves(self._token, proof.gateway_at(self.url), challenge, shown)
+        proven = addressbook.proves(self._token, addressbook.gateway_at(self.url), challenge, shown)
         if not (proven and connection.reusable()):
             raise Unreachable(f"{self.url}: the server there is not the gateway that the state directory names")
 
-    async def _ask(self, connection: _Connection, inquiry: Inquiry, until: float) -> Reply:
+    async def _ask(self, connection: _Connection, inquiry: UpstreamRequest, until: float) -> Reply:
         try:
             answer = await connection.ask(inquiry, until)
         except BaseException:
@@ -149,7 +150,7 @@ class Upstream:
             connection.close()
 
 
-class _Answer:
+class _UpstreamAnswer:
     """The parser state of one answer; httptools calls its methods."""
 
     def __init__(self, method: str) -> None:
@@ -211,15 +212,15 @@ class _Connection:
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: bytes) -> None:
         self._reader, self._writer, self._host = reader, writer, host
-        self._answer = _Answer("")
+        self._answer = _UpstreamAnswer("")
         self._until = 0.0
 
-    async def ask(self, inquiry: Inquiry, until: float) -> _Answer:
+    async def ask(self, inquiry: UpstreamRequest, until: float) -> _UpstreamAnswer:
         """Send a request; returns when the head has come. All of it must come before ``until`` (loop time).
 
         Raises ``Unreachable``.
         """
-        self._answer, self._until = _Answer(inquiry.method), until
+        self._answer, self._until = _UpstreamAnswer(inquiry.method), until
         try:
             self._writer.write(_encoded(inquiry, self._host))
             async with asyncio.timeout_at(until):
@@ -260,7 +261,7 @@ class _Connection:
             self._answer.end()
 
 
-def _encoded(inquiry: Inquiry, host: bytes) -> bytes:
+def _encoded(inquiry: UpstreamRequest, host: bytes) -> bytes:
     """The bytes of a request. Raises ``ValueError`` where they could be parsed differently."""
     lines = [f"{inquiry.method} {inquiry.target} HTTP/1.1".encode("latin-1"), b"Host: " + host]
     lines += [name + b": " + value for name, value in inquiry.headers if name.lower() not in _ANEW]

@@ -11,8 +11,8 @@ import socket
 import sys
 from typing import TYPE_CHECKING, Any
 
-from mirage.allocation.inference.serving import proof
-from mirage.allocation.inference.serving.frames import receive, send
+from mirage.allocation.inference.serving import addressbook
+from mirage.allocation.inference.serving.worker_connections import receive, send
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,8 +44,8 @@ def main() -> int:
 
 def connect(environment: Mapping[str, str]) -> tuple[socket.socket, dict[str, Any]]:
     """The connection, and the models to load. Raises ``NotOurs``."""
-    host, _, port = environment[proof.GATE].rpartition(":")
-    secret, name = environment[proof.SECRET], environment[proof.NAME]
+    host, _, port = environment[addressbook.GATE].rpartition(":")
+    secret, name = environment[addressbook.SECRET], environment[addressbook.NAME]
     connection = socket.create_connection((host, int(port)), _CONNECT)
     try:
         setup = _greet(connection, secret, name)
@@ -78,11 +78,11 @@ def serve(connection: socket.socket, setup: dict[str, Any]) -> None:
 def _greet(connection: socket.socket, secret: str, name: str) -> dict[str, Any]:
     """Authenticate to the gateway, and verify its proof."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    challenge, mine = receive(connection, _GREETING)[0], proof.fresh()
-    answer = proof.prove(secret, "worker", str(challenge.get("challenge")))
+    challenge, mine = receive(connection, _GREETING)[0], addressbook.fresh()
+    answer = addressbook.prove(secret, "worker", str(challenge.get("challenge")))
     send(connection, {"unit": name, "proof": answer, "challenge": mine})
     setup, _ = receive(connection, _GREETING)
-    if not proof.proves(secret, "gateway", mine, setup.get("proof")):
+    if not addressbook.proves(secret, "gateway", mine, setup.get("proof")):
         raise NotOurs("the server there could not prove that it is our gateway")
     return setup
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from alembic import op
 
-from mirage.documenttext import parse_json
+from mirage.documentreading import parse_json
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

@@ -1,1 +1,0 @@
-"""What the agents compute for each task and machine, compiled."""

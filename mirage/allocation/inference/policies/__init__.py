@@ -1,1 +1,0 @@
-"""Policies for requests: rules, scores and searches."""

@@ -1,1 +1,0 @@
-"""The trained policies at run time: features, ONNX networks, scores."""

@@ -1,1 +1,0 @@
-"""Request and response documents, one module per resource."""

@@ -1,1 +1,0 @@
-"""Views of the web UI, one module per page."""

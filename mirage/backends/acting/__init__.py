@@ -1,1 +1,0 @@
-"""Acting on jobs in the name of their owners, the least privileged way first."""

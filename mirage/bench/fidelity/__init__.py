@@ -1,1 +1,0 @@
-"""The simulator against a real slurmctld: recordings of ``slurm-testbed/fidelity``, played and compared."""
