@@ -161,7 +161,7 @@ def _place(job_id: JobId) -> str:
     return f"job {job_id}"
 
 
-_AVAILABLE = ("alloc", "idle", "mix", "comp", "resv", "plnd")
+_AVAILABLE = ("alloc", "idle", "mix", "comp", "plnd")
 _ANYWAY = "correct it, or submit with --no-check"
 
 
@@ -215,10 +215,19 @@ def why_rejected(request: JobRequest, commands: CommandRunner) -> str:
     return ""
 
 
+def _reservation_is_active(commands: CommandRunner) -> bool:
+    try:
+        return "State=ACTIVE" in commands.run(["scontrol", "--oneliner", "show", "reservation"]).out
+    except ClusterUnavailable:
+        return True
+
+
 def _nodes_may_be_away(error: SubmissionRejected, request: JobRequest, commands: CommandRunner) -> bool:
-    """``--test-only`` treats down and drained nodes as missing; ``sbatch`` does not."""
+    """``--test-only`` treats down, drained and reserved nodes as missing; ``sbatch`` does not."""
     if error.reason != "BadConstraints":
         return False
+    if _reservation_is_active(commands):
+        return True  # a reserved node that runs a job is shown as allocated
     where = [f"--partition={request.partition}"] if request.partition else []
     try:
         answer = commands.run(["sinfo", "--noheader", "--format=%t", *where])

@@ -290,12 +290,16 @@ SINFO = """\
 #!/bin/sh
 echo "$NODES"
 """
+SCONTROL = """\
+#!/bin/sh
+case "$*" in *reservation*) echo "ReservationName=course $RESERVED Flags=SPEC_NODES";; esac
+"""
 
 
 @pytest.fixture
 def rejecting(folder: Path) -> Path:
     """A Slurm that rejects what it is asked about, in words of the test's."""
-    for name, text in (("sbatch", SBATCH), ("sinfo", SINFO)):
+    for name, text in (("sbatch", SBATCH), ("sinfo", SINFO), ("scontrol", SCONTROL)):
         (folder / "bin" / name).write_text(text)
         (folder / "bin" / name).chmod(0o755)
     return folder
@@ -307,6 +311,8 @@ def rejecting(folder: Path) -> Path:
         ("Invalid qos specification", "idle", False),
         ("Requested node configuration is not available", "idle", False),
         ("Requested node configuration is not available", "drain*", True),
+        ("Requested node configuration is not available", "resv", True),
+        ("Requested node configuration is not available", "alloc State=ACTIVE", True),
         ("AssocMaxSubmitJobLimit: Job violates accounting/QOS policy", "idle", True),
         ("Unable to contact slurm controller (connect failure)", "idle", True),
     ],
@@ -314,7 +320,9 @@ def rejecting(folder: Path) -> Path:
 def test_permanent_rejection_fails_at_submission(
     rejecting: Path, world: World, said: str, nodes: str, accepted: bool
 ) -> None:
-    settings = {"MIRAGE_SOCKET": str(world.socket), "SAID": said, "NODES": nodes}
+    state, _, reserved = nodes.partition(" ")
+    settings = {"MIRAGE_SOCKET": str(world.socket), "SAID": said, "NODES": state}
+    settings["RESERVED"] = reserved or "State=INACTIVE"
     done = submit(rejecting, "train.sh", **settings)
     assert (done.returncode, len(world.loop.records)) == ((0, 1) if accepted else (1, 0))
     assert accepted or said in done.stderr
