@@ -13,6 +13,7 @@ import sys
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from multiprocessing.context import SpawnContext, SpawnProcess
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -23,8 +24,10 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def own_python(*words: str) -> list[str]:
-    """The command of this interpreter with these arguments."""
-    return [sys.executable, "-P", *words]
+    """The command of this interpreter with these arguments; it obeys ``PYTHONPATH`` if this process does."""
+    named = {Path(place).resolve() for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place}
+    isolated = named - {Path(place).resolve() for place in sys.path}
+    return [sys.executable, "-EP" if isolated else "-P", *words]
 
 
 def end_with_parent() -> None:

@@ -398,12 +398,3 @@ def test_an_unheard_of_refusal_is_one(recorded: Recordings) -> None:
     assert isinstance(error, SubmissionRejected)
     assert (error.reason, "The moon is too full" in str(error)) == ("Refused", True)
     assert CELL not in str(error)
-
-
-def test_a_rejection_names_its_reason_once() -> None:
-    limit = "sbatch: error: QOSMaxSubmitJobPerUserLimit\n"
-    text = f"{limit}sbatch: error: Batch job submission failed: Job violates accounting/QOS policy"
-    error = error_messages.refusal(text, "sbatch")
-    assert isinstance(error, SubmissionRejected)
-    assert error.reason == "QOSMaxSubmitJobPerUserLimit"
-    assert str(error).count(error.reason) == 1
