@@ -199,8 +199,9 @@ _HEAD = """\
 {lines}"""
 
 _WATCH = """\
-# Beside it, until it succeeds: the command that tells whether the service can take over.
-(
+# Next to it, until it succeeds: the command that tells whether the service can take over. It is no child of the
+# script, which may wait for all of its own.
+( (
   trap : HUP INT USR1 USR2
   while kill -0 $$; do
     if /bin/sh -c {command}; then
@@ -210,7 +211,7 @@ _WATCH = """\
     fi
     mirage_run sleep {interval}
   done
-) </dev/null >/dev/null 2>&1 3<&- &
+) </dev/null >/dev/null 2>&1 3<&- & )
 """
 
 _BODY = """\

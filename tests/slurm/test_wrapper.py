@@ -131,6 +131,13 @@ def test_the_health_command_announces_readiness(tmp_path: Path) -> None:
     assert ready.exists()
 
 
+def test_the_health_command_is_no_child_of_the_script(tmp_path: Path) -> None:
+    """A supervisor that waits for any child would see it."""
+    waits = "try:\n    print(os.waitpid(-1, os.WNOHANG))\nexcept ChildProcessError:\n    print('none')\n"
+    script = f"#!/usr/bin/python3\nimport os\n{waits}"
+    assert run(wrap(script, "sleep 1; false"), tmp_path).stdout == b"none\n"
+
+
 def test_health_is_watched_where_the_path_has_no_commands(tmp_path: Path) -> None:
     """Without a pause it would keep a CPU busy."""
     count = f"echo x >>{tmp_path}/count; false"
