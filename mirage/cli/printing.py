@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -51,6 +53,7 @@ def repeated(every: int | None, as_json: bool, once: Callable[[], None]) -> None
 
 
 _WIDE = 400
+_UTC = re.compile(r"(?<![\w.:-])[0-9]{4}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-5][0-9]Z(?![\w-])")
 
 
 def open_streams() -> None:
@@ -68,9 +71,21 @@ def open_streams() -> None:
     sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
 
 
+def in_local_time(text: str) -> str:
+    """Write the times of the daemon's sentences (UTC, with a ``Z``) as all other times of a screen are written."""
+    return _UTC.sub(_in_local_time, text)
+
+
+def _in_local_time(found: re.Match[str]) -> str:
+    try:
+        return f"{datetime.fromisoformat(found[0]).astimezone():%Y-%m-%dT%H:%M:%S}"
+    except (ValueError, OverflowError):
+        return found[0]
+
+
 def show(text: object, *, err: bool = False) -> None:
-    """Print one line with unprintable characters replaced."""
-    typer.echo(printable(str(text)), err=err)
+    """Print one line with unprintable characters replaced, and times in local time."""
+    typer.echo(printable(in_local_time(str(text))), err=err)
 
 
 def show_table(table: Table) -> None:

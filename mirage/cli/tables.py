@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import typer
 
-from mirage.cli.printing import show
+from mirage.cli.printing import in_local_time, show
 from mirage.domain.texts import printable
 from mirage.slurm.duration import spell
 
@@ -211,7 +211,7 @@ def print_table(rows: Sequence[Row]) -> None:
     """Print rows with aligned columns; on a terminal, cut lines at its width."""
     if not rows:
         return
-    rows = [tuple(map(printable, row)) for row in rows]
+    rows = [tuple(printable(in_local_time(cell)) for cell in row) for row in rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
     edge = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
     coloured = bool(edge) and not os.environ.get("NO_COLOR")

@@ -22,10 +22,9 @@ from mirage.allocation.engine.steps import Launch
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from mirage.allocation.engine.task_states import Ledger
 
 from mirage.allocation.engine.journal import JournalReader, StateFolder
-from mirage.allocation.engine.task_states import TaskStates as LedgerOf
+from mirage.allocation.engine.task_states import TaskStates
 
 PATIENCE = 120.0
 # The policy is another test's matter: without it nothing has to be compiled.
@@ -33,8 +32,8 @@ MAIN = """
 import sys
 import mirage.cli.allocation as run
 from allocation.engine_world import first_fit, preempting
-from mirage.allocation.engine.dependencies import Policy
-run._policy = lambda *_, preempt=False, **__: Policy(preempting() if preempt else first_fit, preempt)
+from mirage.allocation.engine.dependencies import AgentSettings as Settings
+run._policy = lambda *_, preempt=False, **__: Settings(preempting() if preempt else first_fit, preempt)
 from mirage.cli.main import main
 main()
 """
@@ -73,8 +72,8 @@ class Runs:
         _, said = child.communicate(timeout=PATIENCE)
         return child.returncode, said
 
-    def ledger(self) -> Ledger:
-        ledger = LedgerOf()
+    def ledger(self) -> TaskStates:
+        ledger = TaskStates()
         ledger.fold(JournalReader(StateFolder(self.state)).news())
         return ledger
 

@@ -13,7 +13,7 @@ from trickling import BEGINNINGS, OK, trickling
 
 from mirage.allocation.inference.serving.upstream import CutOff, Unreachable, Upstream, UpstreamRequest
 from mirage.backends.restclient import Credentials, RestAddress, RestClient
-from mirage.client.address import RestAddress as DaemonAddress
+from mirage.client.address import Address as DaemonAddress
 from mirage.client.deadline import BoundedConnection, Deadline, TimedSocket
 from mirage.client.errors import DaemonUnreachable
 from mirage.client.transport import Transport

@@ -14,11 +14,10 @@ import numpy as np
 from fuzzing import Beside, Target
 from onnx import TensorProto, helper
 
-from mirage.allocation.ddl.das.policies import ORDERING, PLACEMENT, Process, read_artifact
-from mirage.allocation.ddl.das.policies import ModelManifest as DasManifest
+from mirage.allocation.ddl.das.policies import ORDERING, PLACEMENT, DasManifest, Process, read_artifact
 from mirage.allocation.graph import Graph
 from mirage.allocation.inference.relmas import ACTOR, Matching, read_agent
-from mirage.allocation.inference.relmas import ModelManifest as AgentManifest
+from mirage.allocation.inference.relmas import RelmasManifest as AgentManifest
 from mirage.artifact import MANIFEST, digests_of, manifest_text
 from mirage.features.schema import schema
 from mirage.features.table import Origin

@@ -129,7 +129,7 @@ class Slow:
 
 
 def test_a_policy_that_says_what_it_costs_is_charged(scenario: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(POLICIES, "slow", "policies.plain:slow")
+    monkeypatch.setitem(POLICIES, "slow", "policies:slow")
     monkeypatch.setattr(
         "mirage.allocation.inference.policies.slow", lambda: Slow(request_policy("fcfs")), raising=False
     )

@@ -74,8 +74,7 @@ def small_trainers() -> dict[str, Trainer]:
     from mirage_encoders.networks import EncoderOptions
     from mirage_encoders.trainer import ScoreTrainer, TrainingLength
     from mirage_policy_gradient import learning as policy_gradient
-    from mirage_random_forest.training import BoostingSettings as ForestSettings
-    from mirage_random_forest.training import ForestTrainer
+    from mirage_random_forest.training import ForestSettings, ForestTrainer
     from mirage_xgboost.training import BoostingSettings as BoostedSettings
     from mirage_xgboost.training import XGBoostTrainer
 
