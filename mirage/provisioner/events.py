@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mirage.domain.bounds import format_instant
@@ -75,6 +75,8 @@ class LinkRequeued:
     end: Seconds
     submit: Seconds
     """When it was put into the queue again."""
+    again: Seconds = ABSENT
+    """When it started again, if it runs already; that run is the next link."""
 
     def __str__(self) -> str:
         return f"link {self.index} ended at {format_instant(self.end)}: its job was requeued"
@@ -274,7 +276,11 @@ def link_events(
         if link.state is LinkState.LOST:
             events += _returned(link, snapshot.link(link.tag, record.chain.owner))
         elif not link.final and link.tag not in snapshot.unaccounted:
-            events += _of_link(link, snapshot.link(link.tag, record.chain.owner), snapshot.time)
+            for event in _of_link(link, snapshot.link(link.tag, record.chain.owner), snapshot.time):
+                if isinstance(event, LinkRequeued) and _works_after(record, event, snapshot):
+                    events.append(replace(event, again=ABSENT))
+                else:
+                    events.append(event)
             if record.over and _never_came(link, snapshot, record.chain.owner):
                 events.append(LinkLost(link.index))
     if adopts:
@@ -282,6 +288,16 @@ def link_events(
     if done_file_seen and not record.over:
         events.append(DoneFileSeen())
     return tuple(events)
+
+
+def _works_after(record: ChainRecord, event: LinkRequeued, snapshot: Snapshot) -> bool:
+    """Whether the snapshot shows a later link that has begun its work; the record may not know yet."""
+    for link in record.links[event.index :]:
+        job = snapshot.link(link.tag, record.chain.owner)
+        started = job is not None and job.start != ABSENT and job.state is not JobState.PENDING
+        if job is not None and started and (job.start < event.again or not record.chain.one_writer):
+            return True
+    return False
 
 
 def _of_link(link: Link, job: Job | None, now: Seconds) -> Iterator[Event]:
@@ -300,7 +316,9 @@ def _of_link(link: Link, job: Job | None, now: Seconds) -> Iterator[Event]:
         return
     if not link.running:
         yield LinkStarted(link.index, run.start, run.start + max(job.limit, 0), job.limit)
-    yield LinkRequeued(link.index, run.end, run.submit)  # what became of the job since is for the next snapshot
+    # What became of the job since is for the next snapshot, but whether it runs decides who makes way.
+    again = job.start if job.state in (JobState.RUNNING, JobState.SUSPENDED) else ABSENT
+    yield LinkRequeued(link.index, run.end, run.submit, again)
 
 
 def _returned(link: Link, job: Job | None) -> Iterator[Event]:

@@ -64,11 +64,17 @@ def requeued(record: ChainRecord, event: LinkRequeued, now: Seconds) -> ChainRec
     """The record after a run that ended in a requeue.
 
     The job is the next link where none is there. Where one waits or runs already, or none is due, the job is
-    retired: it would be a second writer. Its run counts once it is gone.
+    retired: it would be a second writer. Its run counts once it is gone. A job that runs again already, while its
+    successor has not begun its work, is the next link, and the successor is retired: the job's work would be lost,
+    and the successor would take its cancellation for the owner's.
     """
     link = record.links[event.index - 1]
+    idle = _idle_successors(record, event) if not record.over and not link.is_retired else ()
+    for other in idle:
+        record = record.with_link(replace(other, retired=now))
     ended = replace(link, end=event.end, job_state=JobState.PREEMPTED, requeued=True, job_submit=event.submit)
-    overtaken = any(other.index > link.index and (other.waiting or other.running) for other in record.links)
+    later = record.links[event.index :]
+    overtaken = not idle and any(other.waiting or other.running for other in later)
     if record.over or link.is_retired or overtaken:
         return record.with_link(replace(ended, state=LinkState.PENDING, retired=now))
     record = record.with_link(replace(ended, state=LinkState.ENDED))
@@ -76,6 +82,16 @@ def requeued(record: ChainRecord, event: LinkRequeued, now: Seconds) -> ChainRec
     again = Link(record.next_index, tag, now, LinkState.SUBMITTED, link.job_id, event.submit)
     reason = f"job {link.job_id} was requeued"
     return record.with_link(replace(again, reason=reason, job_submit=event.submit, unpinned=link.unpinned))
+
+
+def _idle_successors(record: ChainRecord, event: LinkRequeued) -> Sequence[Link]:
+    """The later links, if the job runs again and none of them has begun its work; else none.
+
+    With one writer a link that started after that run waits for its end.
+    """
+    later = [link for link in record.links[event.index :] if not link.final and not link.is_retired]
+    works = any(link.running and (link.start < event.again or not record.chain.one_writer) for link in later)
+    return () if works or event.again == ABSENT else later
 
 
 KINDS = {

@@ -325,7 +325,7 @@ def test_requeued_run_ends_when_accounting_says(runs, end: int, submit: int) -> 
 def test_requeue_between_two_snapshots_is_seen_by_the_submit_time() -> None:
     record = running(fresh())
     again = replace(job(1, JobState.RUNNING, 3 * HOUR, 3 * HOUR + LIMIT), submit=2 * HOUR)
-    assert link_events(record, seen(4 * HOUR, again)) == (LinkRequeued(1, 2 * HOUR, 2 * HOUR),)
+    assert link_events(record, seen(4 * HOUR, again)) == (LinkRequeued(1, 2 * HOUR, 2 * HOUR, 3 * HOUR),)
 
 
 def test_job_on_its_way_to_the_queue_keeps_its_start() -> None:

@@ -1,0 +1,56 @@
+"""A job that Slurm requeued: it is the next link, or makes way for the successor that is there already."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from fakes import HOUR, MIN
+from provisioner.test_machine import LIMIT, after, fresh, job, running, seen, submitted
+
+from mirage.domain.chain import HandoverPolicy, HandoverSettings
+from mirage.domain.job import ABSENT, JobState
+from mirage.provisioner import handover
+from mirage.provisioner.events import LinkRequeued, LinkStarted, link_events
+
+
+@pytest.mark.parametrize(("starts", "policy"), [(ABSENT, "none"), (ABSENT, "overlap"), (3 * HOUR, "none")])
+def test_requeued_job_that_runs_again_is_kept_rather_than_a_successor_that_waits(starts: int, policy: str) -> None:
+    """The daemon was away; with one writer the successor waits for its end also where it has started."""
+    record = submitted(running(fresh(handover=HandoverSettings(HandoverPolicy(policy)))), HOUR)
+    if starts != ABSENT:
+        record = after(record, LinkStarted(2, starts, starts + LIMIT), now=starts)
+    record = after(record, LinkRequeued(1, 2 * HOUR, 2 * HOUR, 2 * HOUR + MIN), now=3 * HOUR)
+    first, second, third = record.links
+    assert (first.final, second.is_retired, third.job_id) == (True, True, first.job_id)
+    assert handover.to_end(record, 3 * HOUR + MIN) == (second,)
+
+
+def test_successor_that_works_already_is_kept_rather_than_a_requeued_job() -> None:
+    record = submitted(running(fresh(handover=HandoverSettings(HandoverPolicy.NONE))), HOUR)
+    record = after(record, LinkStarted(2, 2 * HOUR, 2 * HOUR + LIMIT), now=2 * HOUR)
+    record = after(record, LinkRequeued(1, 2 * HOUR, 2 * HOUR, 2 * HOUR + MIN), now=3 * HOUR)
+    assert len(record.links) == 2
+    assert (record.links[0].is_retired, record.links[1].is_retired) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("successor", "policy", "again"),
+    [
+        (ABSENT, "none", 3 * HOUR),
+        (3 * HOUR + MIN, "none", 3 * HOUR),
+        (3 * HOUR - MIN, "none", ABSENT),
+        (ABSENT, "overlap", 3 * HOUR),
+        (3 * HOUR + MIN, "overlap", ABSENT),
+    ],
+)
+def test_what_the_record_does_not_know_of_the_successor_counts(successor: int, policy: str, again: int) -> None:
+    """One snapshot shows the requeued job and the start of its successor."""
+    record = submitted(running(fresh(handover=HandoverSettings(HandoverPolicy(policy)))), HOUR)
+    requeued = replace(job(1, JobState.RUNNING, 3 * HOUR, 3 * HOUR + LIMIT), submit=2 * HOUR)
+    state = JobState.PENDING if successor == ABSENT else JobState.RUNNING
+    second = job(2, state, successor, successor + LIMIT if successor != ABSENT else ABSENT)
+    (event,) = [
+        each for each in link_events(record, seen(4 * HOUR, requeued, second)) if isinstance(each, LinkRequeued)
+    ]
+    assert event.again == again
