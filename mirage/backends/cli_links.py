@@ -9,12 +9,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from mirage.backends.job_ends import end_of, ended_unseen, with_past_runs
 from mirage.backends.jobquery import JobQuery
 from mirage.backends.seldom import Seldom
-from mirage.domain.job import ABSENT, NEVER, Job, JobId, JobState, PastRun
+from mirage.domain.job import ABSENT, Job, JobId
 from mirage.domain.link import NO_IDENTITIES, NO_JOB, LinkIdentity, is_link, is_nameless, is_tag
 from mirage.domain.snapshot import Snapshot
 from mirage.domain.tags import marked_for_another
+from mirage.slurm.job_state import may_be_unlaunched
 from mirage.slurm.rows import CELL
 
 if TYPE_CHECKING:
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from mirage.slurm.queuetext import Queue, QueueRow
 
 _log = logging.getLogger(__name__)
-_SENT_WITHIN = 5  # seconds after its cycle began in which a link nearly always reaches Slurm
 _SELDOM = Seldom()
 _TAG = re.compile(r"mirage:[A-Za-z0-9._-]+:[0-9]+")
 
@@ -36,12 +37,6 @@ _SHOWN_FOR: Seconds = 60
 """Maximum age of Slurm's answer whether it shows the jobs of all users."""
 GRACE: Seconds = 600
 """Maximum delay of accounting behind the controller before a link that it lacks counts as lost, s."""
-
-# Ends after which a job does not go back to the queue; the others may be a requeue in the making.
-_FINAL = (
-    *(JobState.COMPLETED, JobState.FAILED, JobState.TIMEOUT),
-    *(JobState.CANCELLED, JobState.OUT_OF_MEMORY, JobState.DEADLINE),
-)
 
 
 @dataclass
@@ -101,10 +96,12 @@ class LinkTracker:
         self.unaccounted = frozenset()
         links = {tag: found.job for tag, found in seen.items()}
         missing = [tag for tag, job_id in expected.items() if not _is_there(tag, job_id, seen)]
-        self.missing_since = {tag: self.missing_since.get(tag, now) for tag in missing}
+        doubtful = {tag for tag, found in seen.items() if tag in expected and may_be_unlaunched(found.job)}
+        self.missing_since = {tag: self.missing_since.get(tag, now) for tag in (*missing, *doubtful)}
         completing = {tag: found.job.job_id for tag, found in seen.items() if found.completing}
-        if missing or completing:
+        if missing or completing or doubtful:
             ids = {expected[tag] for tag in missing} - {NO_JOB} | set(completing.values())
+            ids |= {seen[tag].job.job_id for tag in doubtful}
             without_id = any(expected[tag] == NO_JOB for tag in missing)
             by_tag = without_id and (not ids or self._by_id_before)
             self._by_id_before = without_id and not by_tag
@@ -113,14 +110,17 @@ class LinkTracker:
                 fates = fates.completed({tag: expected[tag] for tag in missing}, known, ask_runs)
             for tag, job_id in completing.items():
                 told = fates.of(job_id, _identity_of(seen[tag].job))
-                links[tag] = _end_of(seen[tag], told, self.last.get(tag), now)
+                links[tag] = end_of(seen[tag], told, self.last.get(tag), now)
+            for tag in doubtful:
+                told = fates.of(seen[tag].job.job_id, _identity_of(seen[tag].job))
+                links |= self._cancelled(tag, links.pop(tag), told, fates, now)
             self.report_unreadable("accounting", fates.unreadable)
             unread = _Unread.of([*queue.unreadable, *fates.unreadable])
             held = {tag for tag in missing if tag in nameless or unread.may_be(tag, expected[tag])}
             self.missing_since |= dict.fromkeys(held, now)
             links |= self._missing(missing, expected, known, fates, by_tag, now, held)
             links = self._without_hidden(links, missing, known, queue.owners, now)
-        links |= _with_past_runs([links[tag] for tag in expected if tag in links], known, ask_runs or ask)
+        links |= with_past_runs([links[tag] for tag in expected if tag in links], known, ask_runs or ask)
         self.last = links
         return dict(links)
 
@@ -204,7 +204,7 @@ class LinkTracker:
         found = {}
         for tag in tags:
             if expected[tag] == NO_JOB:
-                job = _ended_unseen(bearers.get(tag))
+                job = ended_unseen(bearers.get(tag))
                 if not (fates.answered and by_tag) or (job is None and tag in held):
                     self.unaccounted |= {tag}
             else:
@@ -214,6 +214,20 @@ class LinkTracker:
             if job is not None:
                 found[tag] = replace(job, tag=tag)
         return found
+
+    def _cancelled(self, tag: str, job: Job, told: Job | None, fates: Fates, now: Seconds) -> dict[str, Job]:
+        """A job that was cancelled as it started: accounting knows whether Slurm could not start it.
+
+        Until it does, the link stays as it was last seen.
+        """
+        if told is not None and told.state.finished:
+            return {tag: replace(job, state=told.state, reason=told.reason, start=told.start, end=told.end)}
+        if not fates.lagging or now - self.missing_since[tag] > GRACE:
+            return {tag: job}
+        if tag not in self.last:
+            self.unaccounted |= {tag}
+            return {}
+        return {tag: self.last[tag]}
 
     def _fate(self, tag: str, told: Job | None, fates: Fates, now: Seconds, *, certain: bool) -> Job | None:
         """``certain``: accounting answered about this id, and no row was left out; else silence says nothing."""
@@ -298,34 +312,6 @@ def _by_tag(
     return found, tuple(rivals)
 
 
-def _with_past_runs(links: Iterable[Job], known: Mapping[str, LinkIdentity], ask: Ask) -> dict[str, Job]:
-    """The links whose jobs were requeued since they were sent or last seen, with the runs that ended before."""
-    again = {job.tag: job for job in links if job.submit > _submitted_by(known[job.tag])}
-    if not again:
-        return {}
-    fates = ask({job.job_id for job in again.values()})
-    return {tag: _with_runs(job, known[tag], fates) for tag, job in again.items()}
-
-
-def _submitted_by(link: LinkIdentity) -> Seconds:
-    """When its first run was submitted, at the latest; a later submit time is another run's."""
-    sent = NEVER if link.sent == ABSENT else link.sent + _SENT_WITHIN
-    return sent if link.submit == ABSENT else link.submit
-
-
-def _with_runs(job: Job, link: LinkIdentity, fates: Fates) -> Job:
-    if not fates.answered or job.job_id in fates.unanswered:
-        return replace(job, runs_untold=link.submit != ABSENT)
-    every = [run for run in fates.runs() if run.job_id == job.job_id]
-    if same := [run.submit for run in every if run.start == job.start != ABSENT]:
-        job = replace(job, submit=min(job.submit, *same))  # of a run that was resized the last row alone is known
-    runs = [run for run in every if run.submit < job.submit]
-    ended = [
-        run for run in runs if run.state.finished and ABSENT not in (run.start, run.end) and is_link(run, link)
-    ]
-    return replace(job, past_runs=tuple(sorted(PastRun(run.submit, run.start, run.end) for run in ended)))
-
-
 def _has_ended(job: Job | None) -> bool:
     return job is not None and job.state.finished
 
@@ -367,29 +353,3 @@ def _is_there(tag: str, job_id: JobId, seen: Mapping[str, QueueRow]) -> bool:
     if tag not in seen:
         return False
     return job_id != NO_JOB or not marked_for_another(tag, seen[tag].job.user)
-
-
-def _end_of(completing: QueueRow, told: Job | None, last: Job | None, now: Seconds) -> Job:
-    """The end of a job whose nodes are being cleaned up; it counts as running where the end is unknown.
-
-    Not every accounting reports exit codes; the queue may drop the job before the next poll.
-    """
-    if told is None or told.state not in _FINAL:
-        return _before_completing(completing.job, last, now)
-    end = told.end if told.end != ABSENT else completing.job.end
-    code = told.exit_code if told.exit_code != ABSENT else completing.exit_code
-    return replace(completing.job, state=told.state, exit_code=code, end=end, completing=True)
-
-
-def _before_completing(job: Job, last: Job | None, now: Seconds) -> Job:
-    """A job that goes back to the queue is shown with a start and an end that it never had: those before count."""
-    if ABSENT < job.end <= now:  # it has ended
-        return job
-    seen = last is not None and last.job_id == job.job_id and last.state is JobState.RUNNING
-    start, end = (last.start, last.end) if last is not None and seen else (ABSENT, ABSENT)
-    return replace(job, start=start, end=end)
-
-
-def _ended_unseen(told: Job | None) -> Job | None:
-    """A job found by its tag alone: it counts if it ran and ended."""
-    return told if told is not None and told.state.finished and told.start != ABSENT else None

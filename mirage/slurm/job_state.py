@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from mirage.domain.errors import BadSpelling
-from mirage.domain.job import JobState
+from mirage.domain.job import ABSENT, JobState
+
+if TYPE_CHECKING:
+    from mirage.domain.job import Job
 
 
 def exit_code_of_status(text: str) -> int:
@@ -156,6 +160,15 @@ def failed_launch(canceller: str, owner: str, ran: int) -> bool:
     administrator's cancellation within the first seconds looks the same; a link follows after it, too.
     """
     return canceller in _ROOT and owner not in _ROOT and 0 <= ran <= _LAUNCH
+
+
+def may_be_unlaunched(job: Job) -> bool:
+    """Whether a job that the queue shows as cancelled may be one that its node could not start.
+
+    The queue does not say who cancelled it.
+    """
+    soon = job.start == ABSENT or job.end - job.start <= _LAUNCH
+    return job.state is JobState.CANCELLED and bool(job.node_list) and soon
 
 
 def canceller_of(text: str) -> str:

@@ -60,23 +60,28 @@ def test_a_job_that_a_signal_ended_was_cancelled() -> None:
 @pytest.mark.parametrize(
     ("canceller", "ran", "state"),
     [
+        ("0", 0, JobState.BOOT_FAIL),
         ("0", 2, JobState.BOOT_FAIL),
         ("root", 2, JobState.BOOT_FAIL),
         ("0", 300, JobState.CANCELLED),
         ("1001", 2, JobState.CANCELLED),
     ],
 )
+@pytest.mark.parametrize("forgotten", [False, True])
 def test_a_job_that_root_cancels_as_it_starts_was_not_launched(
-    tmp_path: Path, canceller: str, ran: int, state: JobState
+    tmp_path: Path, canceller: str, ran: int, state: JobState, forgotten: bool
 ) -> None:
-    """Slurm cancels in root's name where a prolog fails and the job may not be requeued, one writer's."""
+    """Slurm cancels in root's name where a prolog fails and the job may not be requeued, one writer's.
+
+    Until slurmctld forgets the job, the queue says that it was cancelled, and not by whom.
+    """
     with FakeSlurm(tmp_path / "slurm", canceller=f" by {canceller}") as running:
         world = FakeWorld(running)
         request, job_id = world.submit()
         world.until(request, JobState.RUNNING)
         world.slurm.advance(max(0, ran - (world.slurm.now() - world.until(request, JobState.RUNNING).start)))
         world.actuator.cancel(job_id, world.facts.user)
-        world.slurm.advance(HOUR)
+        world.slurm.advance(HOUR if forgotten else 40)
         assert request.tag
         job = world.cluster.snapshot(expected={request.tag: job_id}).links[request.tag]
         assert (job.state, job.end - job.start >= ran) == (state, True)
