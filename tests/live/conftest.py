@@ -101,6 +101,11 @@ def real_clock_testbed(session_real_clock_testbed: Testbed) -> Testbed:
 @pytest.fixture
 def shell(testbed: Testbed) -> Iterator[Shell]:
     """A user's shell in an empty home."""
+    yield from opened(testbed)
+
+
+def opened(testbed: Testbed) -> Iterator[Shell]:
+    """A user's shell on this testbed, until it is taken back."""
     home = state_directory("shell")
     home.mkdir(mode=0o755)
     shell = Shell(testbed, home)
