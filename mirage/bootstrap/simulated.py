@@ -29,6 +29,7 @@ from mirage.trace.readers import read_trace
 
 if TYPE_CHECKING:
     from mirage.config.model import SimulatedSection
+    from mirage.control.clocks import RealTimeClock
     from mirage.domain.job import Seconds
     from mirage.domain.jobtable import JobTable
 
@@ -45,7 +46,11 @@ _DAYS = 60
 
 def simulated_world(section: SimulatedSection, state: Path) -> ClusterConnection:
     """A simulation with a separate clock, stored in the directory ``state``. Raises ``ConfigError``."""
-    clock = _own_clock(state / CLOCK, section.rate)
+    return simulated_connection(section, _own_clock(state / CLOCK, section.rate))
+
+
+def simulated_connection(section: SimulatedSection, clock: RealTimeClock) -> ClusterConnection:
+    """A simulation that follows ``clock`` and starts at its present time. Raises ``ConfigError``."""
     config, _ = read_cluster(section.cluster)
     now = clock.now()
     cluster = PacedCluster(SimulatedCluster(Simulation(config, background(section.trace, now), start=now)), clock)

@@ -27,7 +27,7 @@ from mirage.domain.job import BatchScript, JobRequest, WarnSignal
 from mirage.domain.objective import Objective, ObjectiveKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from mirage.bootstrap.service import DaemonService
     from mirage.config.loading import Loaded
@@ -39,7 +39,7 @@ _FOR_EVER = DoneCondition(exit_code=None)
 
 
 def demo_chains(owner: str, directory: str) -> Iterator[Chain]:
-    """Typical chains of a user on a cluster of 16 GPU and 4 NPU nodes."""
+    """Typical chains of a user on a cluster of 22 GPU and 4 NPU nodes."""
 
     def request(name: str, partition: str, nodes: int, hours: int, gres: tuple[str, int]) -> JobRequest:
         batch = BatchScript(f"#!/bin/bash\nsrun {name}\n", directory=directory)
@@ -137,32 +137,39 @@ class DemoEnvironment:
     def _configuration(self, folder: str) -> str:
         from mirage.bootstrap.cluster import own_user
 
-        return _CONFIGURATION.format(
-            folder=folder,
-            seed=self.seed,
-            rate=self.rate,
-            interval=max(60, round(self.rate)),
-            port=_port(self.port),
-            user=own_user(),
-            level="info" if self.verbose else "error",
-        )
+        level = "info" if self.verbose else "error"
+        return demo_configuration(folder, own_user(), _port(self.port), self.rate, self.seed, level)
 
     def _build(self, config: Config, alive: Callable[[], None], tenure: Tenure) -> DaemonService:
         """Return the daemon's service with job history and the demo's chains."""
         from mirage.api.access.caller import Scope
         from mirage.bootstrap.assembly import build
         from mirage.bootstrap.cluster import own_user
-        from mirage.daemon.history import started_jobs
-        from mirage.domain.command import AddChain
 
         service = build(config, alive, tenure)
-        assert service.lore.jobs is not None, "a simulated cluster knows its past"
-        service.store.waits.add(started_jobs(service.lore.jobs.jobs(_HISTORY)))
-        for chain in demo_chains(own_user(), str(Path(config.service.state).parent)):
-            service.commands.put(AddChain(chain, own_user()))
+        begin_demo(service, demo_chains(own_user(), str(Path(config.service.state).parent)))
         assert service.interface is not None
         _announce(service.interface.login_link(own_user(), Scope.ADMIN), config, self.rate)
         return service
+
+
+def demo_configuration(folder: str, user: str, port: int, rate: float, seed: int, level: str) -> str:
+    """Return the demo's configuration file; ``rate``: simulated seconds per second, ``folder``: its directory."""
+    interval = max(60, round(rate))
+    return _CONFIGURATION.format(
+        folder=folder, user=user, port=port, rate=rate, seed=seed, level=level, interval=interval
+    )
+
+
+def begin_demo(service: DaemonService, chains: Iterable[Chain]) -> None:
+    """Give the service the job history of its simulated cluster, and request ``chains``."""
+    from mirage.daemon.history import started_jobs
+    from mirage.domain.command import AddChain
+
+    assert service.lore.jobs is not None, "a simulated cluster knows its past"
+    service.store.waits.add(started_jobs(service.lore.jobs.jobs(_HISTORY)))
+    for chain in chains:
+        service.commands.put(AddChain(chain, chain.owner))
 
 
 def loading_once(file: Path) -> Callable[[], Loaded]:
