@@ -18,7 +18,7 @@ from mirage.api.routes.predictors import CalibrationPoint, PredictorList, predic
 from mirage.api.web.calibration import LEFT, SIDE, TOP, draw_curve, likely_shares
 from mirage.api.web.chainpage import condense
 from mirage.api.web.lanes import Lane, Piece, draw_lane
-from mirage.api.web.picture import LinkTimes, handovers
+from mirage.api.web.picture import LinkTimes, chain_strokes, handovers
 from mirage.api.web.predictionpages import _rows
 from mirage.api.web.rendering import spoken, told
 from mirage.api.web.timeaxis import Axis, calendar, relative, seconds_of, span
@@ -75,6 +75,12 @@ def test_handovers_are_told_apart() -> None:
     axis = Axis(0, 400)
     kinds = [stroke.kind for each in handovers(lives) for stroke in each.strokes(axis)]
     assert kinds == ["gap", "both"]
+
+
+def test_an_interruption_that_lasts_is_drawn_to_now() -> None:
+    strokes = chain_strokes((), Axis(0, 400), 300, down_since=100)
+    assert [(each.kind, each.x, each.width) for each in strokes] == [("gap", 25, 50)]
+    assert chain_strokes((), Axis(0, 400), 300) == ()
 
 
 def test_a_running_link_is_drawn_to_now_and_from_now_on() -> None:

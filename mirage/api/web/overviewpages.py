@@ -172,7 +172,8 @@ def _row(chain: ChainDocument, axis: Axis, now: int) -> ChainRow:
     start, end = (seconds_of(running.start), seconds_of(running.end)) if running else (None, None)
     left = max(0, end - now) if end is not None else None
     used = 100 * (now - start) / (end - start) if start is not None and end is not None and end > start else 0
-    strokes = chain_strokes(chain.links, axis, now)
+    down_since = seconds_of(chain.since) if chain.state == "down" else None
+    strokes = chain_strokes(chain.links, axis, now, down_since)
     return ChainRow(chain, running, waiting, left, round(min(100, max(0, used)), 2), strokes)
 
 

@@ -162,11 +162,14 @@ def handovers(lives: Sequence[LinkTimes]) -> tuple[HandoverSpan, ...]:
     )
 
 
-def chain_strokes(links: Sequence[LinkDocument], axis: Axis, now: int) -> tuple[Stroke, ...]:
-    """Draw all links in one row, handovers on top."""
+def chain_strokes(
+    links: Sequence[LinkDocument], axis: Axis, now: int, down_since: int | None = None
+) -> tuple[Stroke, ...]:
+    """Draw all links in one row, handovers on top, and the interruption that lasts since ``down_since``."""
     lives = [LinkTimes.of(link) for link in links]
     drawn = [stroke for life in lives for stroke in life.strokes(axis, now)]
-    return tuple(drawn + [stroke for each in handovers(lives) for stroke in each.strokes(axis)])
+    drawn += [stroke for each in handovers(lives) for stroke in each.strokes(axis)]
+    return tuple(drawn + list(_stroke("gap", down_since, now, axis) if down_since is not None else ()))
 
 
 def _stroke(kind: str, start: int, end: int, axis: Axis) -> Iterator[Stroke]:
