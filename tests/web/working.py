@@ -38,18 +38,18 @@ def sweeping(folder: Path, owner: str = "alice") -> ChainRecord:
     return ChainRecord(chain, links)
 
 
-def play(folder: Path, links: dict[int, tuple[int, int]]) -> None:
-    """Run the tasks in jobs, each from its start to its end."""
+def play(folder: Path, links: dict[int, tuple[int, int]], nodes: Collection[str] = NODES) -> None:
+    """Run the tasks in jobs, each from its start to its end, on nodes with four GPUs."""
     chance = random.Random(5)
     specs = [_spec(number, chance) for number in range(96)]
     minutes = {spec.name: chance.randint(15, 130) for spec in specs}
     site = Site.of(folder, *specs)
-    found = tuple(NodeFound(name, 32, 512_000, tuple(Device(n, "gpu:a100") for n in range(4))) for name in NODES)
+    found = tuple(NodeFound(name, 32, 512_000, tuple(Device(n, "gpu:a100") for n in range(4))) for name in nodes)
     for job, (start, end) in links.items():
         site.now = float(start)
         agent = site.link(job=job, found=found, length=8.0 * HOUR)
         while site.now < end and agent.cycle() is Progress.GOING:
-            site.pass_time(STEP)
+            site.pass_time(min(STEP, end - site.now))
             for key in _due(site, engine_of(agent).living, minutes):
                 engine_of(agent).finish(key, 1 if key.startswith(("lr-07", "lr-46")) else 0)
         site.jobs.running.discard(job)
