@@ -112,8 +112,7 @@ class LinkTracker:
                 told = fates.of(job_id, _identity_of(seen[tag].job))
                 links[tag] = end_of(seen[tag], told, self.last.get(tag), now)
             for tag in doubtful:
-                told = fates.of(seen[tag].job.job_id, _identity_of(seen[tag].job))
-                links |= self._cancelled(tag, links.pop(tag), told, fates, now)
+                links |= self._cancelled(tag, links.pop(tag), fates, now)
             self.report_unreadable("accounting", fates.unreadable)
             unread = _Unread.of([*queue.unreadable, *fates.unreadable])
             held = {tag for tag in missing if tag in nameless or unread.may_be(tag, expected[tag])}
@@ -215,11 +214,12 @@ class LinkTracker:
                 found[tag] = replace(job, tag=tag)
         return found
 
-    def _cancelled(self, tag: str, job: Job, told: Job | None, fates: Fates, now: Seconds) -> dict[str, Job]:
+    def _cancelled(self, tag: str, job: Job, fates: Fates, now: Seconds) -> dict[str, Job]:
         """A job that was cancelled as it started: accounting knows whether Slurm could not start it.
 
         Until it does, the link stays as it was last seen.
         """
+        told = fates.of(job.job_id, _identity_of(job))
         if told is not None and told.state.finished:
             return {tag: replace(job, state=told.state, reason=told.reason, start=told.start, end=told.end)}
         if not fates.lagging or now - self.missing_since[tag] > GRACE:
