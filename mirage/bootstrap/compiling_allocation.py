@@ -30,7 +30,7 @@ _POLICIES = ("edf", "triage", "listed")
 def compile_requests() -> None:
     """Decide once about a small system in every way, as a gateway is asked and as a replay plays.
 
-    What is compiled is kept in the user's cache (``mirage.simulator.kernel.compile``).
+    What is compiled is kept in the user's cache (``mirage.kernel_compiler``).
     """
     for name in _POLICIES:
         policy, simulated = request_policy(name), SimulatedSystem(_REQUESTS, _SYSTEM, _COSTS, SharingRules())
@@ -68,7 +68,7 @@ def compile_pool() -> None:
 
     Of DAS: what its agents look at and how their opinions become placements, which no graph is needed for.
 
-    What is compiled is kept in the user's cache (``mirage.simulator.kernel.compile``).
+    What is compiled is kept in the user's cache (``mirage.kernel_compiler``).
     """
     pool = Allocation((NodeFound("node", 1, 1, (Device(0, "gpu"),)),)).pool()
     plan = WorkPlan(Path(), (TaskSpec("task", ("true",), expected=1.0),))

@@ -27,9 +27,10 @@ COMMAND = ("-m", "mirage.bootstrap.compiling_apart")
 
 def prepare_cache() -> None:
     """Compile the simulator unless it is in the cache; if that fails, the first caller compiles it."""
-    from mirage.simulator.kernel import compile as kernel
+    from mirage.kernel_compiler import cache_folder
+    from mirage.simulator import kernel
 
-    compile_apart(kernel.cache_folder(Path(kernel.__file__).parent))
+    compile_apart(cache_folder(Path(kernel.__file__).parent))
 
 
 def compile_apart(cache: Path | None, argv: Sequence[str] = COMMAND) -> bool:

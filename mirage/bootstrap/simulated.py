@@ -106,7 +106,7 @@ def compile_simulator() -> None:
     """Call everything on a small cluster, once a process.
 
     It takes about a minute where nothing is compiled yet, else a second.
-    What is compiled is kept in the user's cache (``mirage.simulator.kernel.compile``).
+    What is compiled is kept in the user's cache (``mirage.kernel_compiler``).
     """
     config = load_cluster("demo")
     cluster = SimulatedCluster(Simulation(config, background("generated:demo:1", _NOW), start=_NOW))

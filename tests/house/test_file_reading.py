@@ -29,10 +29,10 @@ ELSEWHERE = {
     "mirage.daemon.doctor.machine": "the kernel's own file about a process",
     "mirage.daemon.history": "its own marker, in the state directory",
     "mirage.daemon.training": "its own marker, in the state directory",
+    "mirage.kernel_compiler": "its own source",
     "mirage.predictors.model_trial": "the kernel's own file about this process",
     "mirage.replay.runs": "its own files, in the state directory",
     "mirage.simulator.configuration.clusterfile": "a preset that comes with Mirage",
-    "mirage.simulator.kernel.compile": "its own source",
     "mirage.store.mounts": "the kernel's table of mounts",
     "mirage.trace.readers": "the kernel, about memory; users, who may pipe: the daemon offers regular files alone",
 }
@@ -58,7 +58,10 @@ def _reads(node: ast.AST) -> bool:
 
 
 def _modules() -> dict[str, ast.Module]:
-    files = [ROOT / "mirage" / f"{name}.py" for name in ("artifact", "atomic_file", "plugin")]
+    files = [
+        ROOT / "mirage" / f"{name}.py"
+        for name in ("artifact", "atomic_file", "datafiles", "kernel_compiler", "plugin")
+    ]
     for package in DAEMON_SIDE:
         files += sorted((ROOT / "mirage" / package).rglob("*.py"))
     names = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in files]

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from mirage.kernel_compiler import cache_folder
 from mirage.ownprocess import own_python, spawning
-from mirage.simulator.kernel.compile import cache_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 ELSEWHERE = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from house.sources import ROOT, project, sources
@@ -89,13 +89,29 @@ def test_no_two_files_of_tests_have_one_name() -> None:
     assert [name for name, files in names.items() if files > 1] == []
 
 
+def _contract(kind: str) -> dict[str, Any]:
+    (found,) = (each for each in project()["tool"]["importlinter"]["contracts"] if each["type"] == kind)
+    return found
+
+
 def test_the_contract_of_layers_names_every_package() -> None:
-    (contract,) = project()["tool"]["importlinter"]["contracts"]
+    contract = _contract("layers")
     assert contract["exhaustive"]
     layers = [name.strip() for layer in contract["layers"] for name in layer.split("|")]
     assert len(layers) == len(set(layers))
     packages = {source.name.split(".")[1] for source in sources("mirage") if source.name != "mirage"}
     assert {*layers, *contract["exhaustive_ignores"]} == packages
+
+
+def test_the_inside_of_an_allocation_imports_only_from_the_lowest_layers() -> None:
+    """Its contract forbids every package of the layers down to that of the simulator, and no other."""
+    layers = [layer.split(" | ") for layer in _contract("layers")["layers"]]
+    (last,) = (place for place, names in enumerate(layers) if "simulator" in names)
+    above = set(chain.from_iterable(layers[: last + 1])) - {"allocation"}
+    contract = _contract("forbidden")
+    assert contract["source_modules"] == ["mirage.allocation"]
+    assert set(contract["forbidden_modules"]) == {f"mirage.{name}" for name in above}
+    assert contract.keys() == {"name", "type", "source_modules", "forbidden_modules"}, "no exceptions"
 
 
 @pytest.mark.parametrize("folder", sorted(path.name for path in (ROOT / "plugins").glob("mirage-*")))

@@ -180,7 +180,7 @@ def test_published_tables_are_read_whole(shared: Path, name: str, jobs: int, nev
 THREADS = """
 import os, sys
 from pathlib import Path
-from mirage.trace.parquet import Frame, pyarrow
+from mirage.datafiles import Frame, pyarrow
 
 pyarrow()
 threads = lambda: len(os.listdir("/proc/self/task"))

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from mirage import datafiles
 from mirage.domain.errors import TraceError
 from mirage.domain.job import ABSENT, JobState
-from mirage.trace import readers
 from mirage.trace.readers import import_bytes, read_trace
 from mirage.trace.result import Strictness
 
@@ -104,8 +104,8 @@ def test_gzip_is_unpacked_and_damage_is_said() -> None:
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("before", [0, 1, 2_500])
 def test_line_that_is_too_long_is_named(monkeypatch: pytest.MonkeyPatch, packed: bool, before: int) -> None:
-    monkeypatch.setattr(readers, "LONGEST_LINE", 300)
-    monkeypatch.setattr(readers, "_PART", 1_000)
+    monkeypatch.setattr(datafiles, "LONGEST_LINE", 300)
+    monkeypatch.setattr(datafiles, "_PART", 1_000)
     good = b"; " + b"x" * 297 + b"\n"
     data = good * before + b"1" * 301 + b"\n" + good
     with pytest.raises(TraceError, match=f"^log:{before + 1}: the line is longer than 300 bytes"):
@@ -115,8 +115,8 @@ def test_line_that_is_too_long_is_named(monkeypatch: pytest.MonkeyPatch, packed:
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("part", [1, 7, 299, 300, 301, 1_000])
 def test_line_of_the_longest_length_is_read(monkeypatch: pytest.MonkeyPatch, packed: bool, part: int) -> None:
-    monkeypatch.setattr(readers, "LONGEST_LINE", 300)
-    monkeypatch.setattr(readers, "_PART", part)
+    monkeypatch.setattr(datafiles, "LONGEST_LINE", 300)
+    monkeypatch.setattr(datafiles, "_PART", part)
     data = (b"; " + b"x" * 298 + b"\n") * 10 + ROWS[0].encode()
     assert len(import_bytes(gzip.compress(data) if packed else data, "log").table) == 1
 
@@ -133,7 +133,7 @@ def test_archive_of_one_endless_line_takes_little_memory() -> None:
 
 
 def test_archive_that_holds_too_much_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readers, "LARGEST_UNPACKED", 3_000_000)
+    monkeypatch.setattr(datafiles, "LARGEST_UNPACKED", 3_000_000)
     with pytest.raises(TraceError, match="the archive holds more than 3000000 bytes"):
         import_bytes(gzip.compress(b"; a\n" * 1_000_000), "log")
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mirage.datafiles import split_lines, unpack
 from mirage.documentreading import parse_json
 from mirage.domain.errors import TraceError
-from mirage.trace.readers import split_lines, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -22,9 +22,9 @@ import numpy as np
 
 from mirage.allocation.ddl.formats.rows import finite, read_bytes, read_json, read_sheet
 from mirage.allocation.ddl.formats.table import TaskTrace, fewest_nodes, task_table
+from mirage.datafiles import Frame
 from mirage.domain.errors import TraceError
 from mirage.domain.pool import ANY_KIND, Pool
-from mirage.trace.parquet import Frame
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,10 +1,10 @@
-"""How this kernel is compiled: as the simulator's is, with a cache of its own."""
+"""How this kernel is compiled: by ``mirage.kernel_compiler``, with a cache of its own."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from mirage.simulator.kernel.compile import Compiler
+from mirage.kernel_compiler import Compiler
 
 _UNITS = Compiler(Path(__file__).parent)
 compiled = _UNITS.compiled
