@@ -9,10 +9,14 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from mirage.domain.errors import MissingExtra
 
-def onnx_runtime() -> Any:
-    """The module. Raises ``ImportError`` where it is not installed."""
+
+def onnx_runtime(feature: str = "a trained model") -> Any:
+    """The module. Raises ``MissingExtra``, which names ``feature``, where it is not installed."""
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
-    import onnxruntime
-
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise MissingExtra(feature, "onnx") from error
     return onnxruntime

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.domain.errors import ArtifactMismatch, MissingExtra
+from mirage.domain.errors import ArtifactMismatch
 from mirage.modelgraph.checking import AGENT, check_graph
 from mirage.modelgraph.reading import BadGraph
 from mirage.onnximport import onnx_runtime
@@ -28,10 +28,7 @@ class Graph:
         except BadGraph as error:
             told = f"the graph must not be run: {error}; train the agents again"
             raise ArtifactMismatch(str(path), told) from None
-        try:
-            runtime = onnx_runtime()
-        except ModuleNotFoundError:
-            raise MissingExtra("trained agents", "onnx") from None
+        runtime = onnx_runtime("trained agents")
         options = runtime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 4

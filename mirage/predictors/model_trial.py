@@ -61,7 +61,7 @@ def _main(argv: Sequence[str]) -> int:
     from mirage.predictors.onnx_predictor import OnnxModel
 
     content = sys.stdin.buffer.read()
-    with suppress(ImportError):
+    with suppress(MissingExtra):
         onnx_runtime()  # before the bounds, which are for the model
     _bound(MEMORY + 4 * len(content))
     try:

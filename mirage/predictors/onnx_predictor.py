@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mirage.domain.errors import ArtifactMismatch, MissingExtra
+from mirage.domain.errors import ArtifactMismatch
 from mirage.features.schema import encode, schema
 from mirage.features.summary import node_counts
 from mirage.modelgraph.checking import PREDICTOR, check_graph
@@ -59,10 +59,7 @@ class OnnxModel:
         except BadGraph as error:
             told = f"must not be run: the graph {error}; train the model again"
             raise ArtifactMismatch(str(path), told) from None
-        try:
-            runtime = onnx_runtime()
-        except ModuleNotFoundError:
-            raise MissingExtra("a trained model", "onnx") from None
+        runtime = onnx_runtime()
         options = runtime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 4

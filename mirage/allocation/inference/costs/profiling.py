@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mirage.allocation.inference.costs.tables import CostManifest, Measurement, UnitSource
-from mirage.domain.errors import ArtifactMismatch, MirageError, MissingExtra
+from mirage.domain.errors import ArtifactMismatch, MirageError
 from mirage.domain.inference import CostTable
 from mirage.modelgraph.checking import read_network
 from mirage.onnximport import onnx_runtime
@@ -148,7 +148,7 @@ def profile(
 
 def measure(path: Path, unit: RealUnit, repeats: ProfileRepeats) -> Profile:
     """One network on one unit, with nothing else running in this process."""
-    runtime, held = _runtime(), _resident()
+    runtime, held = onnx_runtime("profiling networks"), _resident()
     session = _session(runtime, path, unit)
     feeds = {given.name: _filled(given, path) for given in session.get_inputs()}
     run = _runner(session, feeds, path, unit)
@@ -190,13 +190,6 @@ def _session(runtime: Any, path: Path, unit: RealUnit) -> Any:
     if unit.device == "cuda" and "CUDAExecutionProvider" not in session.get_providers():
         raise CannotProfile(f"{unit.kind}: CUDA device {unit.number} cannot be used")
     return session
-
-
-def _runtime() -> Any:
-    try:
-        return onnx_runtime()
-    except ImportError as error:
-        raise MissingExtra("profiling networks", "onnx") from error
 
 
 def _filled(given: Any, path: Path) -> np.ndarray:
@@ -254,7 +247,7 @@ def _manifest(
 ) -> CostManifest:
     meter = PackageMeter()
     return CostManifest(
-        made_by=f"onnxruntime {_runtime().__version__}",
+        made_by=f"onnxruntime {onnx_runtime('profiling networks').__version__}",
         models={path.stem: f"measured, {path.name}" for path in models},
         units={
             unit.kind: UnitSource(

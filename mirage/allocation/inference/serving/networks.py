@@ -10,7 +10,6 @@ import numpy as np
 from mirage.allocation.inference.serving.admission import RequestRefused
 from mirage.allocation.inference.serving.openinference import DATATYPES, NAMES, Signature, Tensor, cut
 from mirage.allocation.inference.serving.worker_connections import LONGEST_BYTES, too_large
-from mirage.domain.errors import MissingExtra
 from mirage.modelgraph.checking import read_network
 from mirage.onnximport import onnx_runtime
 
@@ -31,7 +30,7 @@ class LoadedNetwork:
 
     def __init__(self, path: str, threads: int, provider: str, warm: Mapping[str, Sequence[int]]) -> None:
         """Load it and warm it up. Raises any exception of the runtime: the worker cannot work then."""
-        runtime = _runtime()
+        runtime = onnx_runtime("running networks")
         options = runtime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
         self._session = runtime.InferenceSession(read_network(path), options, providers=_PROVIDERS[provider])
@@ -108,13 +107,6 @@ def _signature(found: Any) -> Signature:
     return Signature(
         found.name, _ONNX_TYPES[inner], tuple(size if isinstance(size, int) else -1 for size in found.shape)
     )
-
-
-def _runtime() -> Any:
-    try:
-        return onnx_runtime()
-    except ImportError as error:
-        raise MissingExtra("running networks", "onnx") from error
 
 
 def _first_line(error: Exception) -> str:
