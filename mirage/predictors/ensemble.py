@@ -12,6 +12,7 @@ import numpy as np
 
 from mirage.domain.decision import ActionScores, WaitForecast, checked, forecast_of
 from mirage.domain.job import ABSENT
+from mirage.domain.quantileloss import pinball
 from mirage.features.waitclass import class_of
 from mirage.predictors.baselines import CLASS_LEVELS
 from mirage.predictors.members import ENSEMBLE, VOTE, Members, members_of
@@ -147,16 +148,6 @@ class AdaHedge:
         return weights / weights.sum(), least - float(np.log(weights.mean())) / rate
 
 
-def pinball(levels: Floats, quantiles: Floats, value: Floats) -> Floats:
-    """Mean over ``levels`` of the quantile loss (Koenker & Bassett, Econometrica 46, 1978), in the value's unit.
-
-    ``quantiles`` (..., levels) against ``value`` (...).
-    """
-    error = value[..., None] - quantiles
-    found: Floats = np.maximum(levels * error, (levels - 1.0) * error).mean(axis=-1)
-    return found
-
-
 LEVELS = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 
 HORIZON = 12 * 3_600
@@ -276,7 +267,7 @@ def _weigh(weighing: AdaHedge, foreseen: Floats, waits: Floats) -> None:
     if not len(waits):
         return
     told, capped = np.minimum(waits, HORIZON), np.minimum(foreseen, HORIZON)
-    losses = np.array([pinball(np.array(LEVELS), one, told).mean() for one in capped])
+    losses = np.array([pinball(told, one, LEVELS).mean(axis=-1).mean() for one in capped])
     # A member that was not there is judged like the others.
     weighing.learn(np.where(np.isnan(losses), np.nanmean(losses), losses))
 

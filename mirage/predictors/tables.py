@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mirage.domain.errors import ConfigError
+from mirage.domain.quantileloss import pinball
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,17 +74,14 @@ def policy_scores(table: Table, index: Int64, weights: Weights) -> dict[str, flo
 def forecast_scores(table: Table, hours: Float64, levels: tuple[float, ...], weights: Weights) -> dict[str, float]:
     """Scores of quantile forecasts of the wait, shape (E, G, levels), and of the policy that decides by them.
 
-    ``pinball`` is the mean quantile loss in hours over all levels (Koenker & Bassett, Econometrica 46, 1978);
-    ``coverage_80`` the share of waits between the outermost of the levels 0.1 and 0.9.
+    ``pinball`` is the mean quantile loss in hours over all levels, ``coverage_80`` the share of waits
+    between the outermost of the levels 0.1 and 0.9.
     """
-    level = np.array(levels)
-    off = (table.wait / HOUR)[:, :, None] - hours
-    pinball = np.maximum(level * off, (level - 1) * off)
-    low, decisive, high = (at_level(hours, levels, wanted) for wanted in (0.1, weights.critical_level, 0.9))
     wait = table.wait / HOUR
+    low, decisive, high = (at_level(hours, levels, wanted) for wanted in (0.1, weights.critical_level, 0.9))
     policy = policy_scores(table, submit_points(table, decisive), weights)
     covered = float(((wait >= low) & (wait <= high)).mean())
-    return policy | {"pinball": float(pinball.mean()), "coverage_80": covered}
+    return policy | {"pinball": float(pinball(wait, hours, levels).mean()), "coverage_80": covered}
 
 
 def at_level(hours: Float64, levels: tuple[float, ...], level: float) -> Float64:

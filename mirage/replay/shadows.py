@@ -26,6 +26,7 @@ from mirage.artifact import MANIFEST
 from mirage.domain.decision import WaitForecast
 from mirage.domain.journal import EntryKind
 from mirage.domain.objective import Outcome, objective
+from mirage.domain.quantileloss import pinball
 from mirage.features.waitclass import LIMIT_BOUNDS, NODE_BOUNDS
 from mirage.predictors.model_manifest import read_manifest
 
@@ -241,11 +242,7 @@ def _gain(name: str, judged: tuple[Judged, ...], weights: Weights) -> float | No
 
 
 def _pinball(forecast: WaitForecast, start: Seconds) -> float:
-    losses = (
-        max(level * (start - foreseen), (level - 1) * (start - foreseen))
-        for level, foreseen in zip(forecast.levels, forecast.starts, strict=True)
-    )
-    return fmean(losses) / HOUR
+    return fmean(pinball(start, forecast.starts, forecast.levels)) / HOUR
 
 
 def _mean(values: Sequence[float]) -> float:

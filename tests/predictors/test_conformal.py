@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirage.predictors.ensemble import AdaHedge, pinball
+from mirage.predictors.ensemble import AdaHedge
 from mirage.predictors.past_predictions import STEP, QuantileTracker, censored_quantiles, scaled, unscaled
 
 LEVELS = (0.1, 0.5, 0.9)
@@ -135,13 +135,3 @@ def test_with_a_fading_memory_trust_moves_on() -> None:
     losses = np.array([[0.0, 1.0], [1.0, 0.0]] * 10 + [[0.0, 1.0]] * 400 + [[1.0, 0.0]] * 100)
     assert learnt(losses)[0] > 0.9
     assert learnt(losses, 0.98)[1] > 0.9
-
-
-def test_pinball_is_least_at_the_quantile() -> None:
-    drawn = np.random.default_rng(0).exponential(5.0, 20_000)
-    told = np.quantile(drawn, LEVELS)
-    best = pinball(np.array(LEVELS), told, drawn).mean()
-    for shift in (-1.0, 0.3, 2.0):
-        assert pinball(np.array(LEVELS), told + shift, drawn).mean() > best
-    assert pinball(np.array([0.9]), np.array([3.0]), np.array(5.0)) == pytest.approx(0.9 * 2)
-    assert pinball(np.array([0.9]), np.array([5.0]), np.array(3.0)) == pytest.approx(0.1 * 2)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from mirage.domain.decision import WaitForecast
 from mirage.domain.objective import ZERO_WITHIN
+from mirage.domain.quantileloss import pinball
 from mirage.replay.intervals import IntervalEstimate, Resampling, resample_episodes, weighted_mean
 from mirage.replay.metrics import CLOSE_WITHIN, ratio
 from mirage.replay.results import ORACLE, REACTIVE
@@ -231,12 +232,6 @@ def calibration_of(forecasts: Sequence[ScoredForecast]) -> Calibration | None:
         pinball=float(pinball(wait, foreseen, LEVELS).mean()),
         error_median=float(np.median(abs(foreseen[:, LEVELS.index(0.5)] - wait))),
     )
-
-
-def pinball(truth: Floats, foreseen: Floats, levels: Sequence[float]) -> Floats:
-    """Quantile loss, shape (N, levels): ``truth`` (N,), ``foreseen`` (N, levels)."""
-    off, level = truth[:, None] - foreseen, np.array(levels)
-    return np.maximum(level * off, (level - 1) * off)
 
 
 def _at(forecast: ScoredForecast, level: float) -> float:

@@ -15,9 +15,10 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from mirage.domain.errors import ConfigError
+from mirage.domain.quantileloss import pinball
 from mirage.replay.wording import hours, instant, percent
 from mirage.training.evaluation import wait_methods
-from mirage.training.evaluation.figures import ENDS, LEVELS, pinball
+from mirage.training.evaluation.figures import ENDS, LEVELS
 from mirage.training.evaluation.wait_methods import WaitRecords, features
 
 if TYPE_CHECKING:

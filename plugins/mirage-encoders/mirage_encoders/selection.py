@@ -87,7 +87,10 @@ def _examples(table: Table) -> tuple[Tensor, Tensor]:
 
 
 def _pinball(said: Tensor, truth: Tensor) -> Tensor:
-    """Mean pinball loss of quantiles, shape (batch, levels), against (batch,) (Koenker & Bassett, 1978)."""
+    """Mean pinball loss of quantiles, shape (batch, levels), against (batch,) (Koenker & Bassett, 1978).
+
+    As ``mirage.domain.quantileloss``, by torch, which derives it.
+    """
     levels = torch.tensor(LEVELS, device=said.device)
     over = truth.unsqueeze(1) - said
     return torch.maximum(levels * over, (levels - 1) * over).mean()
