@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from mirage.ownprocess import spawning
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
 T = TypeVar("T")
+Run = TypeVar("Run")
+Policy = TypeVar("Policy", bound="Hashable")
 
 
 def run_apart(run: Callable[..., T], places: Sequence[tuple[Any, ...]], workers: int) -> Iterator[T]:
@@ -38,9 +41,42 @@ class FigureCell:
     best: bool
 
 
-def show(value: float, scale: float, digits: int) -> str:
-    """Format a number of a table."""
-    return f"{value * scale:,.{digits}f}" if math.isfinite(value) else UNKNOWN
+@dataclass(frozen=True, slots=True)
+class FigureColumn(Generic[Run]):
+    """One figure of every compared policy: a column of every table."""
+
+    heading: str
+    key: str
+    """Field name in JSON."""
+    meaning: str
+    of: Callable[[Run], float]
+    """The figure of one run."""
+    scale: float = 1.0
+    digits: int = 1
+    best: Callable[[Iterable[float]], float] | None = None
+    """Chooses the best of several; ``None``: neither larger nor smaller values are better."""
+
+    def show(self, value: float) -> str:
+        """Format the figure of the table."""
+        return f"{value * self.scale:,.{self.digits}f}" if math.isfinite(value) else UNKNOWN
+
+    def deviation(self, values: Sequence[float]) -> str:
+        """Standard deviation of the figures of several seeds as text; empty for one seed."""
+        found = stdev(values) if len(values) > 1 else math.nan
+        return self.show(found) if math.isfinite(found) else ""
+
+    def cells(self, runs: Mapping[Policy, Sequence[Run]]) -> dict[Policy, FigureCell]:
+        """The cell of each policy, from its runs by seed; the best is marked if the figures differ as shown."""
+        values = {policy: [float(self.of(run)) for run in those] for policy, those in runs.items()}
+        means = {policy: fmean(those) for policy, those in values.items()}
+        known = [mean for mean in means.values() if math.isfinite(mean)]
+        shown = {policy: self.show(mean) for policy, mean in means.items()}
+        differ = len({self.show(mean) for mean in known}) > 1
+        best = self.show(self.best(known)) if self.best and differ else ""
+        return {
+            policy: FigureCell(shown[policy], self.deviation(those), best=shown[policy] == best)
+            for policy, those in values.items()
+        }
 
 
 def spread(value: str, deviation: str) -> str:

@@ -19,10 +19,9 @@ from mirage.replay.taskpage import Picture
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mirage.allocation.comparing import FigureCell
-    from mirage.allocation.inference.comparison import FigureColumn
+    from mirage.allocation.comparing import FigureCell, FigureColumn
     from mirage.allocation.inference.outcome import RequestRunResult
-    from mirage.allocation.inference.replay import ComparedPolicies
+    from mirage.allocation.inference.replay import ComparedPolicies, PolicyRun
     from mirage.replay.plots import PolicyStyle
     from mirage.replay.svg import Palette, Shade
 
@@ -49,7 +48,7 @@ class RequestPage:
 
     title: str
     parts: tuple[ScenarioPart, ...]
-    columns: tuple[FigureColumn, ...]
+    columns: tuple[FigureColumn[PolicyRun], ...]
     seeds: str
 
 

@@ -13,7 +13,9 @@ from mirage.replay.html import open_report
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from mirage.allocation.ddl.comparison import Line, TaskFigureColumn
+    from mirage.allocation.comparing import FigureColumn
+    from mirage.allocation.ddl.comparison import Line
+    from mirage.allocation.ddl.outcome import TaskRunFigures
     from mirage.allocation.ddl.replay import Compared
     from mirage.replay.plots import PolicyStyle
     from mirage.replay.svg import Palette, Shade
@@ -35,7 +37,7 @@ class TaskPage:
     title: str
     summary: str
     headlines: tuple[str, ...]
-    columns: tuple[TaskFigureColumn, ...]
+    columns: tuple[FigureColumn[TaskRunFigures], ...]
     rows: tuple[tuple[PolicyStyle, Line], ...]
     shades: tuple[Shade, ...]
     lanes: tuple[Picture, ...]
@@ -90,7 +92,7 @@ def _headlines(table: tuple[Line, ...]) -> tuple[str, ...]:
 
 
 def _shortest_makespan(table: tuple[Line, ...]) -> tuple[str, ...]:
-    column = next(i for i, column in enumerate(COLUMNS) if column.figure == "makespan")
+    column = next(i for i, column in enumerate(COLUMNS) if column.key == "makespan")
     names = [line.pair.name for line in table if line.cells[column].best]
     return (f"Shortest makespan: {', '.join(names)}.",) if names else ()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
@@ -188,26 +188,30 @@ def describe_intervals(metrics: ReplayMetrics) -> str:
     )
 
 
+Cell = tuple[str, str]
+"""A figure, and its interval or another second value in small print; empty where they do not apply."""
+Row = TypeVar("Row")
+
+
 @dataclass(frozen=True, slots=True)
-class Column:
-    """One column of the report's table: heading, format and source of a metric."""
+class ReportColumn(Generic[Row]):
+    """One figure of every row of a report's table."""
 
     heading: str
     """Lines as the terminal breaks them."""
-    read: Callable[[PolicyMetrics], IntervalEstimate | None]
-    share: bool = False
-    """A fraction, shown in percent; else hours."""
+    cell: Callable[[Row], Cell]
     essential: bool = False
     """Kept on a narrow terminal."""
 
-    def cell(self, row: PolicyMetrics) -> tuple[str, str]:
-        """The figure and its interval as text; empty where they do not apply or are undetermined."""
-        estimate = self.read(row)
-        if estimate is None:
-            return "", ""
-        if self.share:
-            return percent(estimate.value), percent_interval(estimate)
-        return hours(estimate.value), hours_interval(estimate)
+
+def hours_cell(estimate: IntervalEstimate | None) -> Cell:
+    """A figure in hours with its interval; empty where there is none."""
+    return ("", "") if estimate is None else (hours(estimate.value), hours_interval(estimate))
+
+
+def share_cell(estimate: IntervalEstimate | None) -> Cell:
+    """A fraction in percent with its interval; empty where there is none."""
+    return ("", "") if estimate is None else (percent(estimate.value), percent_interval(estimate))
 
 
 def _reduction(row: PolicyMetrics) -> IntervalEstimate | None:
@@ -218,17 +222,17 @@ def _regret(row: PolicyMetrics) -> IntervalEstimate | None:
     return row.regret if row.policy != ORACLE else None
 
 
-COLUMNS = (
-    Column("inter-\nruption\nmean, h", lambda row: row.interruption_mean, essential=True),
-    Column("\nmedian,\nh", lambda row: row.interruption_median),
-    Column("\np90,\nh", lambda row: row.interruption_p90),
-    Column("\noverlap\nmean, h", lambda row: row.overlap_mean, essential=True),
-    Column("no\ninter-\nruption", lambda row: row.uninterrupted_share, share=True, essential=True),
-    Column("\nwithin\n30 min", lambda row: row.close_share, share=True),
-    Column("cost\ne_O = 1,\nh", lambda row: row.costs[0].hours, essential=True),
-    Column("cost\ne_O = \N{VULGAR FRACTION ONE HALF},\nh", lambda row: row.costs[1].hours),
-    Column("less in-\nterrupted\nby", _reduction, share=True, essential=True),
-    Column("|x| above\noracle,\nh", _regret),
+COLUMNS: tuple[ReportColumn[PolicyMetrics], ...] = (
+    ReportColumn("inter-\nruption\nmean, h", lambda row: hours_cell(row.interruption_mean), essential=True),
+    ReportColumn("\nmedian,\nh", lambda row: hours_cell(row.interruption_median)),
+    ReportColumn("\np90,\nh", lambda row: hours_cell(row.interruption_p90)),
+    ReportColumn("\noverlap\nmean, h", lambda row: hours_cell(row.overlap_mean), essential=True),
+    ReportColumn("no\ninter-\nruption", lambda row: share_cell(row.uninterrupted_share), essential=True),
+    ReportColumn("\nwithin\n30 min", lambda row: share_cell(row.close_share)),
+    ReportColumn("cost\ne_O = 1,\nh", lambda row: hours_cell(row.costs[0].hours), essential=True),
+    ReportColumn("cost\ne_O = \N{VULGAR FRACTION ONE HALF},\nh", lambda row: hours_cell(row.costs[1].hours)),
+    ReportColumn("less in-\nterrupted\nby", lambda row: share_cell(_reduction(row)), essential=True),
+    ReportColumn("|x| above\noracle,\nh", lambda row: hours_cell(_regret(row))),
 )
 
 
@@ -251,7 +255,9 @@ def replay_table(metrics: ReplayMetrics, width: int = FULL_WIDTH) -> Table:
     return table
 
 
-def _add_section(table: Table, rows: tuple[PolicyMetrics, ...], load: str, columns: tuple[Column, ...]) -> None:
+def _add_section(
+    table: Table, rows: tuple[PolicyMetrics, ...], load: str, columns: tuple[ReportColumn[PolicyMetrics], ...]
+) -> None:
     """A line that names the class and its number of handovers, then the policies."""
     table.add_row(Text(f"{load} ({rows[0].pairs if rows else 0:,})", style="bold"))
     for row in rows:

@@ -4,66 +4,67 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, fields
+from operator import attrgetter
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
-from mirage.allocation.comparing import UNKNOWN, FigureCell, markdown_cell, markdown_table, number, show, spread
+from mirage.allocation.comparing import (
+    UNKNOWN,
+    FigureCell,
+    FigureColumn,
+    markdown_cell,
+    markdown_table,
+    number,
+    spread,
+)
 from mirage.allocation.ddl.outcome import TaskRunFigures
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from mirage.allocation.ddl.replay import Compared, PolicyPair
 
 
-@dataclass(frozen=True, slots=True)
-class TaskFigureColumn:
-    """One figure of every pair of policies."""
-
-    heading: str
-    figure: str
-    """Field of ``TaskRunFigures``."""
-    meaning: str
-    scale: float = 1.0
-    digits: int = 0
-    less_is_better: bool = True
-    """False: neither larger nor smaller values are better."""
-
-    def show(self, value: float) -> str:
-        """Format the figure of the table."""
-        return show(value, self.scale, self.digits)
+def _column(
+    heading: str,
+    key: str,
+    meaning: str,
+    scale: float = 1.0,
+    digits: int = 0,
+    best: Callable[[Iterable[float]], float] | None = min,
+) -> FigureColumn[TaskRunFigures]:
+    """``key``: field of ``TaskRunFigures``."""
+    return FigureColumn(heading, key, meaning, attrgetter(key), scale, digits, best)
 
 
 COLUMNS = (
-    TaskFigureColumn(
-        "JCT mean, s", "mean_jct", "job completion time: from submission to end, mean over the tasks"
-    ),
-    TaskFigureColumn("JCT p99, s", "p99_jct", "the completion time that 99 % of the tasks do not exceed"),
-    TaskFigureColumn("makespan, s", "makespan", "from the first submission to the last end"),
-    TaskFigureColumn("fee, $", "fee", "price times device-hours held, over all tasks", digits=2),
-    TaskFigureColumn(
+    _column("JCT mean, s", "mean_jct", "job completion time: from submission to end, mean over the tasks"),
+    _column("JCT p99, s", "p99_jct", "the completion time that 99 % of the tasks do not exceed"),
+    _column("makespan, s", "makespan", "from the first submission to the last end"),
+    _column("fee, $", "fee", "price times device-hours held, over all tasks", digits=2),
+    _column(
         "utilisation, %",
         "utilisation",
         "device-seconds held, of all until the last end",
         scale=100.0,
         digits=1,
-        less_is_better=False,
+        best=None,
     ),
-    TaskFigureColumn(
+    _column(
         "fragmentation, %",
         "fragmentation",
         "share of device-seconds that were free, of all in times when a task waited",
         scale=100.0,
         digits=1,
     ),
-    TaskFigureColumn(
+    _column(
         "fairness",
         "mean_fairness",
         "finish-time fairness (Themis): completion time over that in an equal share of the pool, mean",
         digits=2,
     ),
-    TaskFigureColumn("worst", "worst_fairness", "largest value of that measure over all tasks", digits=1),
-    TaskFigureColumn("preempted", "preemptions", "number of preemptions", less_is_better=False),
+    _column("worst", "worst_fairness", "largest value of that measure over all tasks", digits=1),
+    _column("preempted", "preemptions", "number of preemptions", best=None),
 )
 
 
@@ -82,11 +83,12 @@ class Line:
 def lines(compared: Compared) -> tuple[Line, ...]:
     """The table, in the order of the pairs."""
     pairs = compared.replay.pairs
-    best = {column.figure: _best(column, compared) for column in COLUMNS}
+    figures = {pair: compared.of(pair) for pair in pairs}
+    cells = [column.cells(figures) for column in COLUMNS]
     return tuple(
         Line(
             pair,
-            tuple(_cell(column, compared, pair, best[column.figure]) for column in COLUMNS),
+            tuple(each[pair] for each in cells),
             *(_change(compared, pair) if pair != pairs[0] else ("", "")),
         )
         for pair in pairs
@@ -159,23 +161,6 @@ def _pair_document(compared: Compared, pair: PolicyPair) -> dict[str, Any]:
             if run.pair == pair
         ],
     }
-
-
-def _cell(column: TaskFigureColumn, compared: Compared, pair: PolicyPair, best: float) -> FigureCell:
-    figures = compared.of(pair)
-    mean, deviation = _mean(figures, column.figure), _deviation(figures, column.figure)
-    shown = column.show(deviation) if math.isfinite(deviation) else ""
-    return FigureCell(
-        column.show(mean), shown, best=math.isfinite(best) and column.show(mean) == column.show(best)
-    )
-
-
-def _best(column: TaskFigureColumn, compared: Compared) -> float:
-    """The best mean of the pairs; infinite for columns without a best value."""
-    means = [_mean(compared.of(pair), column.figure) for pair in compared.replay.pairs]
-    known = [mean for mean in means if math.isfinite(mean)]
-    undecided = not column.less_is_better or len({column.show(mean) for mean in known}) < 2
-    return math.inf if undecided else min(known)
 
 
 def change_of(line: Line) -> str:

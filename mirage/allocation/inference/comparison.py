@@ -7,35 +7,14 @@ from dataclasses import asdict, dataclass
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
-from mirage.allocation.comparing import UNKNOWN, FigureCell, markdown_cell, markdown_table, number, show
+from mirage.allocation.comparing import UNKNOWN, FigureCell, FigureColumn, markdown_cell, markdown_table, number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from mirage.allocation.inference.outcome import RequestFigures
     from mirage.allocation.inference.replay import ComparedPolicies, PolicyRun
 
 BOUND = "no policy exceeds"
 """Row name of the bound; see ``bound``."""
-
-
-@dataclass(frozen=True, slots=True)
-class FigureColumn:
-    """One figure of every run."""
-
-    heading: str
-    key: str
-    """Field name in JSON."""
-    meaning: str
-    of: Callable[[PolicyRun], float]
-    scale: float = 1.0
-    digits: int = 1
-    best: Callable[[Sequence[float]], float] | None = None
-    """Chooses the best of several; ``None``: neither larger nor smaller values are better."""
-
-    def show(self, value: float) -> str:
-        """Format the figure of the table."""
-        return show(value, self.scale, self.digits)
 
 
 def _policy_share(run: PolicyRun) -> float:
@@ -45,7 +24,7 @@ def _policy_share(run: PolicyRun) -> float:
     return figures.policy_joules / spent if spent > 0 else math.nan
 
 
-COLUMNS = (
+COLUMNS: tuple[FigureColumn[PolicyRun], ...] = (
     FigureColumn(
         "SLA, %",
         "satisfaction",
@@ -169,7 +148,7 @@ class PolicyLine:
 def lines(compared: ComparedPolicies, scenario: str) -> tuple[PolicyLine, ...]:
     """The table of one scenario, in the order of the policies."""
     runs = {policy: compared.of(scenario, policy) for policy in compared.replay.policies}
-    cells = {column: _cells(column, runs) for column in (*COLUMNS, *_tenant_columns(compared, scenario))}
+    cells = {column: column.cells(runs) for column in (*COLUMNS, *_tenant_columns(compared, scenario))}
     return tuple(
         PolicyLine(
             policy,
@@ -185,27 +164,11 @@ def tenants(compared: ComparedPolicies, scenario: str) -> tuple[str, ...]:
     return tuple(tenant.name for tenant in compared.stage(scenario).scenario.tenants)
 
 
-def _tenant_columns(compared: ComparedPolicies, scenario: str) -> tuple[FigureColumn, ...]:
+def _tenant_columns(compared: ComparedPolicies, scenario: str) -> tuple[FigureColumn[PolicyRun], ...]:
     return tuple(
         FigureColumn(name, name, "", lambda run, row=row: run.tenants[row].satisfaction, scale=100.0, best=max)  # type: ignore[misc]
         for row, name in enumerate(tenants(compared, scenario))
     )
-
-
-def _cells(column: FigureColumn, runs: dict[str, tuple[PolicyRun, ...]]) -> dict[str, FigureCell]:
-    values = {policy: [float(column.of(run)) for run in those] for policy, those in runs.items()}
-    means = {policy: column.show(fmean(those)) for policy, those in values.items()}
-    known = [fmean(those) for those in values.values() if math.isfinite(fmean(those))]
-    decided = column.best is not None and len(set(means.values())) > 1
-    best = column.show(column.best(known)) if decided and column.best and known else ""
-    return {
-        policy: FigureCell(
-            means[policy],
-            column.show(stdev(those)) if len(those) > 1 else "",
-            best=decided and means[policy] == best,
-        )
-        for policy, those in values.items()
-    }
 
 
 def bounded_lines(compared: ComparedPolicies, scenario: str) -> tuple[PolicyLine, ...]:
@@ -214,9 +177,8 @@ def bounded_lines(compared: ComparedPolicies, scenario: str) -> tuple[PolicyLine
     table = lines(compared, scenario)
     if not bounds:
         return table
-    spread = column.show(stdev(bounds)) if len(bounds) > 1 else ""
     others = (FigureCell(UNKNOWN, "", best=False),) * (len(COLUMNS) - 1)
-    bound = FigureCell(column.show(fmean(bounds)), spread, best=False)
+    bound = FigureCell(column.show(fmean(bounds)), column.deviation(bounds), best=False)
     return (*table, PolicyLine(BOUND, (bound, *others), others[:1] * len(tenants(compared, scenario))))
 
 

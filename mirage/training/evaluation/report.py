@@ -5,7 +5,7 @@ The HTML file is self-contained, without scripts and requests.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -15,39 +15,32 @@ from rich.text import Text
 
 from mirage.replay.metrics import for_json
 from mirage.replay.results import ORACLE, REACTIVE
-from mirage.replay.wording import duration, hours, hours_interval, instant, percent, percent_interval, plural
+from mirage.replay.wording import (
+    ReportColumn,
+    duration,
+    hours,
+    hours_cell,
+    instant,
+    percent,
+    plural,
+    share_cell,
+)
 from mirage.training.evaluation.playing import PROBES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
+    from mirage.replay.wording import Cell
     from mirage.training.evaluation.figures import FigureRow, Figures, Spread
     from mirage.training.evaluation.plan import EvaluationPlan, EvaluationSetting
 
-Cell = tuple[str, str]
-"""A figure, and a second value in small print."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReportColumn:
-    """One figure of every method."""
-
-    heading: str
-    read: Callable[[FigureRow], Cell]
-    essential: bool = False
-    """Shown on a narrow terminal."""
-
 
 def _hours(spread: Spread | None) -> Cell:
-    if spread is None:
-        return "", ""
-    return hours(spread.mean.value), hours_interval(spread.mean)
+    return hours_cell(None if spread is None else spread.mean)
 
 
 def _share(spread: Spread | None) -> Cell:
-    if spread is None:
-        return "", ""
-    return percent(spread.mean.value), percent_interval(spread.mean)
+    return share_cell(None if spread is None else spread.mean)
 
 
 def _seeds(row: FigureRow) -> Cell:
@@ -84,7 +77,7 @@ FULL_WIDTH = 190
 _ENDS = (REACTIVE, ORACLE)
 """The two ends of the gap."""
 
-COLUMNS = (
+COLUMNS: tuple[ReportColumn[FigureRow], ...] = (
     ReportColumn("mean |x|, h", lambda row: _hours(row.distance), essential=True),
     ReportColumn("by seed", _seeds),
     ReportColumn("interruption, h", lambda row: _hours(row.interruption), essential=True),
@@ -166,7 +159,7 @@ def evaluation_tables(figures: Figures, width: int) -> Iterator[Table]:
         for column in columns:
             table.add_column(column.heading, justify="right")
         for row in rows:
-            cells = (column.read(row) for column in columns)
+            cells = (column.cell(row) for column in columns)
             table.add_row(
                 row.method.label,
                 *(
@@ -193,8 +186,8 @@ def _line(row: FigureRow) -> str:
     return f"| {row.method.label} | " + " | ".join(cells) + " |"
 
 
-def _inline(column: ReportColumn, row: FigureRow) -> str:
-    value, small = column.read(row)
+def _inline(column: ReportColumn[FigureRow], row: FigureRow) -> str:
+    value, small = column.cell(row)
     return f"{value} ({small})" if small and column.heading not in _BARE else value
 
 
@@ -240,7 +233,7 @@ def _section(title: str, rows: list[FigureRow]) -> str:
 
 
 def _cells(row: FigureRow) -> str:
-    return "".join(f"<td>{escape(value)}{_small(small)}</td>" for value, small in (c.read(row) for c in COLUMNS))
+    return "".join(f"<td>{escape(value)}{_small(small)}</td>" for value, small in (c.cell(row) for c in COLUMNS))
 
 
 def _small(text: str) -> str:
