@@ -41,6 +41,11 @@ class FigureCell:
     best: bool
 
 
+def deviation(values: Sequence[float]) -> float:
+    """Standard deviation over the seeds; NaN for one seed, and where a figure is missing."""
+    return stdev(values) if len(values) > 1 and all(map(math.isfinite, values)) else math.nan
+
+
 @dataclass(frozen=True, slots=True)
 class FigureColumn(Generic[Run]):
     """One figure of every compared policy: a column of every table."""
@@ -60,9 +65,9 @@ class FigureColumn(Generic[Run]):
         """Format the figure of the table."""
         return f"{value * self.scale:,.{self.digits}f}" if math.isfinite(value) else UNKNOWN
 
-    def deviation(self, values: Sequence[float]) -> str:
-        """Standard deviation of the figures of several seeds as text; empty for one seed."""
-        found = stdev(values) if len(values) > 1 else math.nan
+    def show_deviation(self, values: Sequence[float]) -> str:
+        """Format ``deviation``; empty where it is unknown."""
+        found = deviation(values)
         return self.show(found) if math.isfinite(found) else ""
 
     def cells(self, runs: Mapping[Policy, Sequence[Run]]) -> dict[Policy, FigureCell]:
@@ -74,7 +79,7 @@ class FigureColumn(Generic[Run]):
         differ = len({self.show(mean) for mean in known}) > 1
         best = self.show(self.best(known)) if self.best and differ else ""
         return {
-            policy: FigureCell(shown[policy], self.deviation(those), best=shown[policy] == best)
+            policy: FigureCell(shown[policy], self.show_deviation(those), best=shown[policy] == best)
             for policy, those in values.items()
         }
 

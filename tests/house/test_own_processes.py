@@ -111,6 +111,18 @@ def test_compiled_code_is_kept_only_where_nobody_else_can_put_any(
     assert (cache_folder(ROOT / "mirage" / "simulator" / "kernel") is not None) is kept
 
 
+def test_code_of_another_kernel_or_text_is_not_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numba itself would run the stale code of a function whose callee in another file has changed."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    kernel = tmp_path / "kernel"
+    kernel.mkdir()
+    (kernel / "callee.py").write_text("STEP = 1\n")
+    before = cache_folder(kernel)
+    assert cache_folder(kernel) == before
+    (kernel / "callee.py").write_text("STEP = 2\n")
+    assert cache_folder(kernel) != before
+
+
 @pytest.mark.parametrize("shared", ["mirage", ""])
 def test_code_compiled_by_others_is_not_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: str

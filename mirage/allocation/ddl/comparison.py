@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass, fields
 from operator import attrgetter
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from mirage.allocation.comparing import (
     UNKNOWN,
     FigureCell,
     FigureColumn,
+    deviation,
     markdown_cell,
     markdown_table,
     number,
@@ -174,8 +175,11 @@ def _change(compared: Compared, pair: PolicyPair) -> tuple[str, str]:
     ratios = [
         100 * (mine.mean_jct / base.mean_jct - 1) for mine, base in zip(compared.of(pair), first, strict=True)
     ]
-    deviation = f"{stdev(ratios):.1f} %" if len(ratios) > 1 else ""
-    return f"{fmean(ratios):+.1f} %".replace("-", "\N{MINUS SIGN}"), deviation
+    mean, found = fmean(ratios), deviation(ratios)
+    return (
+        f"{mean:+.1f} %".replace("-", "\N{MINUS SIGN}") if math.isfinite(mean) else "",
+        f"{found:.1f} %" if math.isfinite(found) else "",
+    )
 
 
 def _mean(figures: Sequence[TaskRunFigures], name: str) -> float:
@@ -183,4 +187,4 @@ def _mean(figures: Sequence[TaskRunFigures], name: str) -> float:
 
 
 def _deviation(figures: Sequence[TaskRunFigures], name: str) -> float:
-    return stdev(float(getattr(one, name)) for one in figures) if len(figures) > 1 else math.nan
+    return deviation([float(getattr(one, name)) for one in figures])

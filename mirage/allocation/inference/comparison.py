@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from mirage.allocation.comparing import UNKNOWN, FigureCell, FigureColumn, markdown_cell, markdown_table, number
+from mirage.allocation.comparing import (
+    UNKNOWN,
+    FigureCell,
+    FigureColumn,
+    deviation,
+    markdown_cell,
+    markdown_table,
+    number,
+)
 
 if TYPE_CHECKING:
     from mirage.allocation.inference.outcome import RequestFigures
@@ -178,7 +186,7 @@ def bounded_lines(compared: ComparedPolicies, scenario: str) -> tuple[PolicyLine
     if not bounds:
         return table
     others = (FigureCell(UNKNOWN, "", best=False),) * (len(COLUMNS) - 1)
-    bound = FigureCell(column.show(fmean(bounds)), column.deviation(bounds), best=False)
+    bound = FigureCell(column.show(fmean(bounds)), column.show_deviation(bounds), best=False)
     return (*table, PolicyLine(BOUND, (bound, *others), others[:1] * len(tenants(compared, scenario))))
 
 
@@ -251,7 +259,7 @@ def _policy_document(compared: ComparedPolicies, scenario: str, policy: str) -> 
     return {
         "policy": policy,
         "mean": {key: number(fmean(those)) for key, those in values.items()},
-        "deviation": {key: number(stdev(those)) if len(those) > 1 else None for key, those in values.items()},
+        "deviation": {key: number(deviation(those)) for key, those in values.items()},
         "runs": [_run_document(compared, run) for run in runs],
     }
 
