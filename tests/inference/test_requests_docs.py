@@ -8,6 +8,7 @@ from pathlib import Path
 
 from mirage.allocation.inference.comparison import COLUMNS
 from mirage.allocation.inference.registry import POLICIES
+from mirage.allocation.inference.workload import scenario
 from mirage.allocation.inference.workload.scenario import built_in_scenarios, find_scenario
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -45,8 +46,8 @@ def test_the_example_of_a_scenario_is_one_and_has_every_key(tmp_path: Path) -> N
     [example] = [block for block in re.findall(r"```toml\n(.*?)```", TEXT, re.DOTALL) if "[system]" in block]
     path = tmp_path / "my.toml"
     path.write_text(example)
-    scenario = find_scenario(str(path))
-    assert [tenant.name for tenant in scenario.tenants] == ["vision"]
+    found = find_scenario(str(path))
+    assert [tenant.name for tenant in found.tenants] == ["vision"]
     document = tomllib.loads(example)
     assert set(document) == set(scenario._ScenarioFile.model_fields)
     assert set(document["system"]) == set(scenario._SystemEntry.model_fields)
