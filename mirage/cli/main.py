@@ -106,6 +106,13 @@ class _InOrder(TyperGroup):
         """Return all names."""
         return sorted(super().list_commands(ctx), key=_NAMES.index)
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Name the command of ``mirage chain`` where its verb alone was typed."""
+        chain = self.commands.get("chain")
+        if args and args[0] not in self.commands and args[0] in getattr(chain, "commands", ()):
+            ctx.fail(f"there is no command '{args[0]}'; for a chain: mirage chain {args[0]} NAME")
+        return super().resolve_command(ctx, args)
+
 
 app = typer.Typer(
     name="mirage",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 IN_QUERIES = {"PredictionQuery"}
-READ_OTHERWISE = {"Chain", "Answer"}
+READ_OTHERWISE = {"Chain", "AgentResponse"}
 """A chain's reader is asked above; an agent's answer is read by the exact type of each value."""
 ADA = Caller("ada", Scope.OPERATE)
 

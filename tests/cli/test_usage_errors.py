@@ -200,3 +200,12 @@ def test_missing_daemon_is_no_usage_error(place: Path, monkeypatch: pytest.Monke
 def test_missing_file_is_an_error_like_others(place: Path, monkeypatch: pytest.MonkeyPatch, line: str) -> None:
     assert ends(monkeypatch, line) == 1
     assert list(place.iterdir()) == []
+
+
+@pytest.mark.parametrize("verb", ["cancel", "pause", "logs"])
+def test_verb_of_a_chain_alone_names_the_whole_command(verb: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "mirage", verb, "svc"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert f"mirage chain {verb}" in done.stderr
