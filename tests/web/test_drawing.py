@@ -10,6 +10,7 @@ from html import unescape
 from itertools import combinations
 from math import comb
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -71,10 +72,23 @@ def test_handovers_are_told_apart() -> None:
         LinkTimes(3, False, 0, 180, 300),
         LinkTimes(4, True, 0, 300, 400),
     ]
-    assert [each.seconds for each in handovers(lives)] == [30, -20, 0]
+    assert [each.seconds for each in handovers(lives, 350)] == [30, -20, 0]
     axis = Axis(0, 400)
-    kinds = [stroke.kind for each in handovers(lives) for stroke in each.strokes(axis)]
+    kinds = [stroke.kind for each in handovers(lives, 350) for stroke in each.strokes(axis)]
     assert kinds == ["gap", "both"]
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_successors_that_crash_interrupt_no_link_that_outlasts_them(runs: bool) -> None:
+    lives = [
+        LinkTimes(1, runs, 0, 0, 300),
+        LinkTimes(2, False, 0, 100, 110),
+        LinkTimes(3, False, 0, 200, 210, in_vain=True),
+        LinkTimes(4, False, 0, 250, 260),
+    ]
+    assert [(each.after.index, each.seconds) for each in handovers(lives, 300)] == [(2, -10), (4, -10)]
+    after = [*lives, LinkTimes(5, False, 0, 320, 400)]
+    assert [each.seconds for each in handovers(after, 400)][2:] == ([-80] if runs else [20])
 
 
 def test_an_interruption_that_lasts_is_drawn_to_now() -> None:

@@ -143,7 +143,7 @@ def _shown(timeline: TimelineDocument, before: int | None) -> _Shown:
 
 def _rows(timeline: TimelineDocument, shown: _Shown, axis: Axis, now: int) -> list[LinkRow]:
     """Return rows, oldest first; the next link is last if it has forecasts."""
-    taken = {each.after.index: each for each in handovers([LinkTimes.of(bar) for bar in timeline.links])}
+    taken = {each.after.index: each for each in handovers([LinkTimes.of(bar) for bar in timeline.links], now)}
     rows = []
     for index, points in shown.forecasts.items():
         life = shown.lives.get(index)

@@ -6,13 +6,12 @@ The forecasts of a link's start are a fan: one ray each, oldest on top, from P10
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from mirage.api.web.timeaxis import seconds_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from mirage.api.routes.chaindocuments import LinkDocument
     from mirage.api.routes.timeline import ForecastPoint, LinkBar
@@ -101,12 +100,14 @@ class LinkTimes:
     submit: int | None
     start: int | None
     end: int | None
+    in_vain: bool = False
+    """Whether it ended before its script."""
 
     @classmethod
     def of(cls, link: LinkDocument | LinkBar) -> LinkTimes:
         """Return the times of ``link``."""
         instants = (seconds_of(link.submit), seconds_of(link.start), seconds_of(link.end))
-        return cls(link.index, link.state == "running", *instants)
+        return cls(link.index, link.state == "running", *instants, in_vain=bool(getattr(link, "in_vain", False)))
 
     @property
     def instants(self) -> list[int]:
@@ -135,31 +136,47 @@ class LinkTimes:
 
 @dataclass(frozen=True, slots=True)
 class HandoverSpan:
-    """The handover from one link to the next that ran."""
+    """The handover to a link from those before it."""
 
-    before: LinkTimes
     after: LinkTimes
-    seconds: int
-    """Handover offset: above 0 an interruption, below 0 an overlap."""
+    ran_until: int
+    """Until when a link ran before it; for an overlap until when both ran."""
+
+    @property
+    def seconds(self) -> int:
+        """Handover offset: above 0 an interruption, below 0 an overlap."""
+        assert self.after.start is not None
+        return self.after.start - self.ran_until
 
     def strokes(self, axis: Axis) -> Iterator[Stroke]:
         """Yield its interruption or overlap."""
-        assert self.before.end is not None
-        assert self.after.start is not None
+        start = self.ran_until + self.seconds
         if self.seconds > 0:
-            yield from _stroke("gap", self.before.end, self.after.start, axis)
+            yield from _stroke("gap", self.ran_until, start, axis)
         elif self.seconds < 0:
-            yield from _stroke("both", self.after.start, self.before.end, axis)
+            yield from _stroke("both", start, self.ran_until, axis)
 
 
-def handovers(lives: Sequence[LinkTimes]) -> tuple[HandoverSpan, ...]:
-    """Return the handovers between neighbours that ran, once the first has ended."""
-    ran = [life for life in lives if life.start is not None]
-    return tuple(
-        HandoverSpan(before, after, after.start - before.end)
-        for before, after in pairwise(ran)
-        if not before.running and before.end is not None and after.start is not None
-    )
+def handovers(lives: Iterable[LinkTimes], now: int) -> tuple[HandoverSpan, ...]:
+    """Return the handovers to links that ran, as ``ChainRecord.handovers`` counts them.
+
+    A link may outlast its successors where these fail: what counts is whether any link ran before. An overlap that
+    continues is left out, as is a link that ended before its script.
+    """
+    found = []
+    last: LinkTimes | None = None
+    for after in lives:
+        if after.start is None or after.in_vain:
+            continue
+        ended = last is not None and not last.running
+        if last is not None and (ended or not after.running):
+            until = last.end if ended else now
+            if until is not None:
+                both = min(until, after.end) if after.end is not None and not after.running else until
+                found.append(HandoverSpan(after, both if until > after.start else until))
+        if last is None or (ended and (last.end is None or after.running or (after.end or 0) > last.end)):
+            last = after
+    return tuple(found)
 
 
 def chain_strokes(
@@ -168,7 +185,7 @@ def chain_strokes(
     """Draw all links in one row, handovers on top, and the interruption that lasts since ``down_since``."""
     lives = [LinkTimes.of(link) for link in links]
     drawn = [stroke for life in lives for stroke in life.strokes(axis, now)]
-    drawn += [stroke for each in handovers(lives) for stroke in each.strokes(axis)]
+    drawn += [stroke for each in handovers(lives, now) for stroke in each.strokes(axis)]
     return tuple(drawn + list(_stroke("gap", down_since, now, axis) if down_since is not None else ()))
 
 
