@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from mirage.backends.execution import CommandRunner
     from mirage.cli.chain_request import ChainRequest
     from mirage.client.client import Client
+
+_SHELL = re.compile(r"#!\s*\S*\b(?:ba|da|k|z)?sh\b|#!.*\benv (?:ba|da|k|z)?sh\b")
+_HANDLES = re.compile(r"\b(?:trap|exec)\b")
 
 
 def slurm_commands() -> CommandRunner:
@@ -67,6 +71,21 @@ def warn_of_parts(plan: ChainRequest) -> None:
         show(
             "mirage: --steering=pin: the job does not request whole nodes; add --exclusive. If a second link fits "
             "next to the first one, links are not pinned and do not age in the queue (see mirage explain)",
+            err=True,
+        )
+
+
+def warn_of_untrapped(plan: ChainRequest) -> None:
+    """Warn that Slurm's warning ends a shell script which has nothing that handles it."""
+    warn, batch = plan.request.warn, plan.request.batch
+    if warn is None or not warn.batch_only or batch is None:
+        return
+    lines = batch.text.splitlines()
+    code = [line for line in lines if not line.lstrip().startswith("#")]
+    if _SHELL.match(lines[0] if lines else "") and not any(_HANDLES.search(line) for line in code):
+        show(
+            f"mirage: --signal={warn.spelling} signals the batch shell, and the script has neither trap nor exec: "
+            f"the signal ends it {warn.lead} s before the limit. Without B: the steps of srun get it instead",
             err=True,
         )
 

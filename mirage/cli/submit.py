@@ -24,6 +24,7 @@ from mirage.cli.sending import (
     slurm_commands,
     tell_warnings,
     warn_of_parts,
+    warn_of_untrapped,
 )
 from mirage.client.errors import ClientError, Refusal
 from mirage.domain.bounds import LARGEST_SCRIPT
@@ -289,6 +290,7 @@ def _send(plan: ChainRequest, line: CommandLine) -> None:
         _tell_added(*add_held_links(plan, connect(line.value("socket") or ""), slurm_commands()), line)
         return
     warn_of_parts(plan)
+    warn_of_untrapped(plan)
     daemon = connect(line.value("socket") or "")
     if not line.has("no-check"):
         check_plan(plan, daemon)
