@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from cli.test_submit import folder, submit, world
+from api_world import world
+from cli.submit_world import folder, submit
 
 if TYPE_CHECKING:
     from pathlib import Path
