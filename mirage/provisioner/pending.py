@@ -91,6 +91,9 @@ def with_reason(text: str, job: Job | None) -> str:
     if limit := _LIMIT.match(job.reason):
         whose = "QOS" if limit[0] == "QOS" else "account"
         who = f", a limit of the {whose}; see `sacctmgr show {limit[0].lower()}`"
+    if job.reason == "PartitionTimeLimit":
+        job_limit = f"`scontrol update JobId={job.job_id} TimeLimit=...`"
+        who = f", longer than the partition allows: lower it by {job_limit} and `mirage chain update -t`"
     return f"{text}: {job.reason}{who}"
 
 
