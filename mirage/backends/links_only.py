@@ -9,6 +9,7 @@ link was stored. So each act asks Slurm about the job first. Between the query a
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -53,7 +54,33 @@ class JobIdentity:
     """False for a task of an array or a component of a heterogeneous job, where Slurm reports that."""
 
 
-class LinksOnly:
+class CheckedActuator(ABC):
+    """Acts of an ``Actuator`` on jobs that ``_check_link`` permits."""
+
+    def __init__(self, actuator: Actuator) -> None:
+        self._actuator = actuator
+
+    @abstractmethod
+    def _check_link(self, job_id: JobId, owner: str) -> None:
+        """Raise ``NotPermitted`` for a job that is no link of ``owner``, or what a query to Slurm raises."""
+
+    def cancel(self, job_id: JobId, owner: str) -> None:
+        """Cancel a job, checked before."""
+        self._check_link(job_id, owner)
+        self._actuator.cancel(job_id, owner)
+
+    def update(self, job_id: JobId, owner: str, change: JobChange) -> None:
+        """Change a job, checked before."""
+        self._check_link(job_id, owner)
+        self._actuator.update(job_id, owner, change)
+
+    def signal(self, job_id: JobId, owner: str, signal: str, *, reach: SignalReach) -> None:
+        """Signal a job, checked before."""
+        self._check_link(job_id, owner)
+        self._actuator.signal(job_id, owner, signal, reach=reach)
+
+
+class LinksOnly(CheckedActuator):
     """An ``Actuator`` that rejects, with ``NotPermitted``, whatever is not about a link of ``user``.
 
     ``identify`` asks Slurm about a job; it raises ``UnknownJob`` and ``ClusterUnavailable``. ``check``: whether
@@ -63,7 +90,7 @@ class LinksOnly:
     def __init__(
         self, actuator: Actuator, user: str, identify: Callable[[JobId], JobIdentity], check: Check
     ) -> None:
-        self._actuator = actuator
+        super().__init__(actuator)
         self._user = user
         self._identify = identify
         self._check = check
@@ -79,22 +106,11 @@ class LinksOnly:
             _check_option(option)
         return self._actuator.submit(request)
 
-    def cancel(self, job_id: JobId, owner: str) -> None:
-        """Cancel the job if it is a link of ``owner``; else raise ``NotPermitted``."""
-        self._check_link(job_id, owner)
-        self._actuator.cancel(job_id, owner)
-
-    def update(self, job_id: JobId, owner: str, change: JobChange) -> None:
-        """Change the job if it is a link of ``owner``; else raise ``NotPermitted``."""
-        self._check_link(job_id, owner)
-        self._actuator.update(job_id, owner, change)
-
     def signal(self, job_id: JobId, owner: str, signal: str, *, reach: SignalReach) -> None:
         """Signal the job if it is a link of ``owner``; else, or for no signal name, raise ``NotPermitted``."""
         if not _SIGNAL.fullmatch(signal):
             raise NotPermitted(f"{signal!r} is not the name of a signal")
-        self._check_link(job_id, owner)
-        self._actuator.signal(job_id, owner, signal, reach=reach)
+        super().signal(job_id, owner, signal, reach=reach)
 
     def check_files(self, paths: tuple[str, ...], owner: str) -> tuple[FileState, ...]:
         """Whether regular files of the user exist; nothing else about them is disclosed."""
@@ -125,7 +141,7 @@ def _check_option(option: str) -> None:
         raise NotPermitted(f"{option!r}: the comment of a link is its tag")
 
 
-class LinkGuard:
+class LinkGuard(CheckedActuator):
     """``Cluster`` and ``Actuator``: raises ``NotPermitted`` for an act on a job that is no link of its owner.
 
     A link is known by its comment; where that was edited, by the submit time that the last snapshot has shown.
@@ -136,8 +152,8 @@ class LinkGuard:
     def __init__(
         self, cluster: Cluster, actuator: Actuator, identify: Callable[[JobId, str], JobIdentity]
     ) -> None:
+        super().__init__(actuator)
         self._cluster = cluster
-        self._actuator = actuator
         self._identify = identify
         self._seen: Mapping[tuple[JobId, str], Job] = {}
 
@@ -158,22 +174,7 @@ class LinkGuard:
         """Submit through the wrapped actuator, without a check: there is no job yet."""
         return self._actuator.submit(request)
 
-    def cancel(self, job_id: JobId, owner: str) -> None:
-        """Cancel a link, checked before."""
-        self._check(job_id, owner)
-        self._actuator.cancel(job_id, owner)
-
-    def update(self, job_id: JobId, owner: str, change: JobChange) -> None:
-        """Change a link, checked before."""
-        self._check(job_id, owner)
-        self._actuator.update(job_id, owner, change)
-
-    def signal(self, job_id: JobId, owner: str, signal: str, *, reach: SignalReach) -> None:
-        """Signal a link, checked before."""
-        self._check(job_id, owner)
-        self._actuator.signal(job_id, owner, signal, reach=reach)
-
-    def _check(self, job_id: JobId, owner: str) -> None:
+    def _check_link(self, job_id: JobId, owner: str) -> None:
         job, seen = self._identify(job_id, owner), self._seen.get((job_id, owner))
         if job.user == owner and _is_seen(job, seen):
             return

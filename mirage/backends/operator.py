@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from mirage.backends.cli_actuator import CliActuator
-from mirage.backends.links_only import LINK_TAG
+from mirage.backends.links_only import LINK_TAG, CheckedActuator
 from mirage.domain.chain import NOTHING_EXPECTED
 from mirage.domain.errors import BadSpelling, ClusterUnavailable, NotPermitted, UnknownJob
 from mirage.domain.job import ABSENT, JobChange, JobState, is_failed_launch
@@ -135,12 +135,12 @@ class _Seen:
         return any(job.job_id == job_id and job.user == owner for job in (*self.links, *self.stock))
 
 
-class ReleaseCluster:
+class ReleaseCluster(CheckedActuator):
     """``Cluster`` and ``Actuator`` over stock: for the loop a job exists from the moment it is asked for."""
 
     def __init__(self, cluster: Cluster, operator: Actuator) -> None:
+        super().__init__(operator)
         self._cluster = cluster
-        self._operator = operator
         self._seen = _Seen()
 
     def snapshot(
@@ -185,21 +185,6 @@ class ReleaseCluster:
             raise _none_left(request) from None
         return job.job_id
 
-    def cancel(self, job_id: JobId, owner: str) -> None:
-        """Cancel a link, or a held job that is no longer needed."""
-        self._check(job_id, owner)
-        self._operator.cancel(job_id, owner)
-
-    def update(self, job_id: JobId, owner: str, change: JobChange) -> None:
-        """Change a released link on behalf of its owner."""
-        self._check(job_id, owner)
-        self._operator.update(job_id, owner, change)
-
-    def signal(self, job_id: JobId, owner: str, signal: str, *, reach: SignalReach) -> None:
-        """Signal a released link on behalf of its owner."""
-        self._check(job_id, owner)
-        self._operator.signal(job_id, owner, signal, reach=reach)
-
     def _let_go(self, job: Job, request: JobRequest) -> None:
         """Change the conditions first, as a released job may start immediately; nice is only raised.
 
@@ -213,11 +198,11 @@ class ReleaseCluster:
             dependencies=request.dependencies or (() if request.node_list else None),
         )
         if change != JobChange():
-            self._operator.update(job.job_id, job.user, change)
+            self._actuator.update(job.job_id, job.user, change)
         if not request.held:
-            self._operator.update(job.job_id, job.user, JobChange(held=False))
+            self._actuator.update(job.job_id, job.user, JobChange(held=False))
 
-    def _check(self, job_id: JobId, owner: str) -> None:
+    def _check_link(self, job_id: JobId, owner: str) -> None:
         if not self._seen.holds(job_id, owner):
             raise NotPermitted(f"job {job_id} is not a link of {owner} that the last snapshot shows")
 

@@ -18,8 +18,8 @@ from mirage.cli.allocation_serving import front_command, load_command, serve_com
 from mirage.cli.allocation_tasks import pack_command, task_replay_command, train_agents_command
 from mirage.cli.arguments import finite, value_of
 from mirage.cli.run_output import check_writable, write_json
-from mirage.cli.shared_options import AsJson, JsonFlagCommand, OutputCommand
-from mirage.domain.bounds import HIGHEST_FACTOR, YEAR
+from mirage.cli.shared_options import AsJson, Devices, EngineName, JsonFlagCommand, OutputCommand
+from mirage.domain.bounds import YEAR
 
 if TYPE_CHECKING:
     from mirage.allocation.ddl.speeds import Measurements
@@ -87,21 +87,6 @@ State = Annotated[
     Path | None,
     typer.Option(
         metavar="DIR", help="State directory with the journal (default: next to the task file, one per chain)."
-    ),
-]
-EngineName = Annotated[
-    str,
-    typer.Option(
-        "--engine", metavar="NAME", help="Launcher: srun (default in a Slurm job) or processes (this machine)."
-    ),
-]
-Devices = Annotated[
-    int | None,
-    typer.Option(
-        min=0,
-        max=HIGHEST_FACTOR,
-        metavar="N",
-        help="Number of devices of this machine (default: as nvidia-smi reports).",
     ),
 ]
 Order = Annotated[str, typer.Option("--ordering", metavar="NAME", help="Ordering policy.")]

@@ -12,8 +12,8 @@ import typer
 
 from mirage.atomic_file import read_regular
 from mirage.cli.arguments import finite
-from mirage.cli.shared_options import AsJson
-from mirage.domain.bounds import HIGHEST_COUNT, HIGHEST_FACTOR, HIGHEST_SEED, YEAR
+from mirage.cli.shared_options import AsJson, Devices, EngineName
+from mirage.domain.bounds import HIGHEST_COUNT, HIGHEST_SEED, YEAR
 from mirage.domain.errors import ConfigError
 
 KEY_VARIABLE = "MIRAGE_SERVING_KEY"
@@ -166,21 +166,6 @@ def front_command(
 
 Config = Annotated[
     Path, typer.Argument(metavar="CONFIG.toml", help="Configuration of models, devices and tenants.")
-]
-EngineName = Annotated[
-    str,
-    typer.Option(
-        "--engine", metavar="NAME", help="Launcher: srun (default in a Slurm job) or processes (this machine)."
-    ),
-]
-Devices = Annotated[
-    int | None,
-    typer.Option(
-        min=0,
-        max=HIGHEST_FACTOR,
-        metavar="N",
-        help="Number of devices of this machine (default: as nvidia-smi reports).",
-    ),
 ]
 
 

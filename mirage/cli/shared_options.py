@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperCommand
 
 from mirage.cli.connection import complete_chain
-from mirage.domain.bounds import MOST_WORKERS
+from mirage.domain.bounds import HIGHEST_FACTOR, MOST_WORKERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -33,6 +33,22 @@ Strict = Annotated[
     bool,
     typer.Option(
         "--strict/--lenient", help="Stop at an invalid row (strict), or leave it out and report it (lenient)."
+    ),
+]
+
+EngineName = Annotated[
+    str,
+    typer.Option(
+        "--engine", metavar="NAME", help="Launcher: srun (default in a Slurm job) or processes (this machine)."
+    ),
+]
+Devices = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=HIGHEST_FACTOR,
+        metavar="N",
+        help="Number of devices of this machine (default: as nvidia-smi reports).",
     ),
 ]
 
