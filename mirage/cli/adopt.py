@@ -147,17 +147,27 @@ def _plan(line: CommandLine, job_id: JobId) -> tuple[ChainRequest, ShownJob]:
     from mirage.cli.chain_request import Followed, make_plan
     from mirage.cli.slurm_checks import check_adoptable, read_job, read_script, read_submit_line
     from mirage.cli.submit import outside
-    from mirage.slurm.shown_jobs import options_of_line, shown_arguments
+    from mirage.slurm.shown_jobs import options_of_line, shown_arguments, without_nodes
+    from mirage.slurm.wrapper import unwrapped
 
     commands = slurm_commands()
     job = read_job(job_id, commands)
     check_adoptable(job, os.getuid())
     script = read_script(job_id, commands)
-    line = replace(line, arguments=line.arguments or shown_arguments(job))
+    former = unwrapped(script)
+    script, given = (former.script, former.arguments) if former else (script, ())
+    line = replace(line, arguments=line.arguments or given or shown_arguments(job))
     submitted = read_submit_line(job, commands)
     options = options_of_line(submitted, job, script)
-    plan = make_plan(line, outside(), Followed(job, script, options or ()))
-    remarks = _remarks(plan, job, submitted, known=options is not None)
+    bound = job.value("ReqNodeList") if former and former.gated else ""
+    followed = Followed(job, script, options or ())
+    if bound:
+        others = tuple(option for option in followed.options if option.name != "nodelist")
+        followed = Followed(without_nodes(job), script, others)
+    plan = make_plan(line, outside(), followed)
+    remarks = list(_remarks(plan, job, submitted, known=options is not None))
+    if bound and not line.has("nodelist"):
+        remarks.append(f"the job was a link of another chain: its binding to {bound} is not taken over")
     return replace(plan, remarks=(*plan.remarks, *remarks)), job
 
 

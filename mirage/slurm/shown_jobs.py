@@ -9,7 +9,7 @@ separated, nothing is read from it.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -113,6 +113,11 @@ def read_shown_job(text: str, job_id: JobId) -> ShownJob:
         if fields.get("JobId") == str(job_id):
             return _job(job_id, fields)
     raise BadSpelling(text, f"scontrol does not show job {job_id}")
+
+
+def without_nodes(job: ShownJob) -> ShownJob:
+    """The job as if it had requested no nodes by name."""
+    return replace(job, fields={name: value for name, value in job.fields.items() if name != "ReqNodeList"})
 
 
 def _job(job_id: JobId, fields: Mapping[str, str]) -> ShownJob:

@@ -12,6 +12,7 @@ cycle later, or not at all while it is down.
 from __future__ import annotations
 
 import hashlib
+import re
 import shlex
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -246,6 +247,13 @@ unset mirage_script
 """
 """The last block is read as a whole before it is run: by then the file that it stands in holds another script."""
 
+_WRAPPED = re.compile(
+    r"#![^\n]*\n# Made by mirage submit: .*?^  mirage_run cat <<'END_OF_SCRIPT_(?P<end>[0-9a-f]{16})'\n"
+    r"(?P<script>.*?)\nEND_OF_SCRIPT_(?P=end)\n(?P<rest>.*)",
+    re.DOTALL | re.MULTILINE,
+)
+_ARGUMENTS = re.compile(r"^unset mirage_script\nset -- (.*?)\n\{\n", re.DOTALL | re.MULTILINE)
+
 INTERVAL = 5
 """Seconds between two checks of the service's health."""
 
@@ -287,3 +295,28 @@ def _around(script: str, before: str, lines: str = "") -> str:
 def wrap_command(command: str) -> str:
     """The script that ``--wrap`` stands for."""
     return f"#!/bin/sh\n# Made from --wrap.\n\n{command}\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Unwrapped:
+    """The parts of a wrapper that Mirage made."""
+
+    script: str
+    arguments: tuple[str, ...]
+    """Arguments that the wrapper gives to the script; empty also where Slurm gives them."""
+    gated: bool
+    """Whether it is that of a link with a predecessor."""
+
+
+def unwrapped(text: str) -> Unwrapped | None:
+    """The user's script in a wrapper, or in wrappers around each other; ``None`` for any other script."""
+    arguments: tuple[str, ...] = ()
+    gated, script = False, text
+    while found := _WRAPPED.match(script):
+        script, around = found["script"], found["rest"]
+        if hashlib.sha256(script.encode(errors="surrogatepass")).hexdigest()[:16] != found["end"]:
+            script += "\n"  # the line break of the last line stands before the end
+        gated |= "mirage_squeue" in around
+        if given := _ARGUMENTS.search(around):
+            arguments = tuple(shlex.split(given[1]))
+    return None if script is text else Unwrapped(script, arguments, gated)

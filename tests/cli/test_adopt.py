@@ -12,7 +12,8 @@ from api_world import START, serve
 from cli.submit_world import folder, submit
 
 from mirage.backends.links_only import JobIdentity
-from mirage.domain.job import JobState
+from mirage.domain.job import JobId, JobState
+from mirage.slurm.wrapper import Gate, gated
 
 if TYPE_CHECKING:
     import subprocess
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from api_world import World
-
-    from mirage.domain.job import JobId
 
 __all__ = ["folder"]
 
@@ -134,6 +133,28 @@ def test_next_link_has_the_options_of_the_command_line(
     assert "--partition=gpu" in found["sbatch"]
     assert ("--signal=B:USR2@120" in found["sbatch"]) == bool(options)
     assert done.stderr.count("is ambiguous") == remarks
+
+
+@pytest.mark.parametrize("wraps", [1, 2])
+def test_former_link_is_followed_by_its_users_script_and_unbound(slurm: Path, wraps: int) -> None:
+    """Its daemon's database was lost: what Mirage has put around the script, and the nodes, are not the user's."""
+    script = SCRIPT
+    for _ in range(wraps):
+        script = gated(script, Gate(JobId(46), done_code=0))
+    (slurm / "script").write_text(script)
+    shown(slurm, ("ReqNodeList=(null)", "ReqNodeList=cpu-001"))
+    sacct = slurm / "bin" / "sacct"
+    sacct.write_text(
+        "#!/bin/sh\necho 'sbatch --parsable --nodelist=cpu-001 --exclusive --dependency=afterany:46'\n"
+    )
+    sacct.chmod(0o755)
+    done = adopt(slurm, "47", "--dry-run", "--json")
+    found = json.loads(done.stdout)
+    assert (found["script"], found["chain"]["done"]) == (SCRIPT, {"links": 8})
+    assert not [option for option in found["sbatch"] if option.startswith(("--nodelist", "--dependency"))]
+    assert "cpu-001" in done.stderr
+    kept = json.loads(adopt(slurm, "47", "--dry-run", "--json", "-w", "cpu-002").stdout)
+    assert "--nodelist=cpu-002" in kept["sbatch"]
 
 
 @pytest.mark.parametrize("order", [("47", "--links=3", "-N1", "--", "--lr", "1 2"), None])

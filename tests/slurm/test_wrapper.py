@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mirage.domain.job import JobId, JobState
 from mirage.slurm.batchscript import SBATCH_LINE, read_directives
-from mirage.slurm.wrapper import Gate, gated, with_arguments, wrap
+from mirage.slurm.wrapper import Gate, gated, unwrapped, with_arguments, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -162,3 +162,27 @@ def test_a_link_that_looks_first_keeps_its_directives(tmp_path: Path) -> None:
     words = [word.text for word in read_directives(looks, SBATCH_LINE, "").words]
     assert words == ["--mem=1G", "-J", "a b"] == [w.text for w in read_directives(script, SBATCH_LINE, "").words]
     assert run(looks, tmp_path).stdout == b"1\n"
+
+
+SCRIPTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r"), max_size=200)
+
+
+@given(
+    SCRIPTS, st.lists(st.sampled_from(["gate", "arguments", "health"]), max_size=3), st.lists(SCRIPTS, max_size=3)
+)
+def test_wrappers_are_taken_off_again(text: str, kinds: list[str], words: list[str]) -> None:
+    script = wrapped = f"#!/bin/sh\n{text}"
+    for kind in kinds:
+        if kind == "gate":
+            wrapped = gated(wrapped, LOOKS)
+        elif kind == "arguments":
+            wrapped = with_arguments(wrapped, words)
+        else:
+            wrapped = wrap(wrapped, "true")
+    found = unwrapped(wrapped)
+    if not kinds:
+        assert found is None
+        return
+    assert found is not None
+    assert (found.script, found.gated) == (script, "gate" in kinds)
+    assert found.arguments == (tuple(words) if "arguments" in kinds else ())
