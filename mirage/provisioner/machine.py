@@ -377,7 +377,12 @@ def _failed(record: ChainRecord, link: Link, kind: FailureKind, now: Seconds) ->
     failures = record.failures + 1
     if policy.gives_up(failures):
         how = "was cancelled" if kind is FailureKind.CANCELLED else f"failed ({kind}), failure {failures} in a row"
-        return replace(record, status=ChainStatus.STOPPED, reason=f"link {link.index} {how}", failures=failures)
+        record = replace(record, failures=failures)
+        works = [other.index for other in record.links if other.running and not other.is_retired]
+        if works and policy.recovery is FailureAction.RETRY:
+            fix = f"link {works[-1]} still runs: correct the cause, then run `mirage chain resume`"
+            return paused(record, f"link {link.index} {how}; {fix}", now)
+        return replace(record, status=ChainStatus.STOPPED, reason=f"link {link.index} {how}")
     record = done_if_enough(replace(record, failures=failures, not_before=now + policy.pause(failures)))
     if record.over or policy.recovery is not FailureAction.CONTINUE or not (why := fails_to_start(record)):
         return record
