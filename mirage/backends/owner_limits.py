@@ -109,6 +109,7 @@ class Granted:
             fair_share=self.shares.get((account, request.user), float("nan")),
             jobs_left=self._jobs_left(request, account),
             reserved_nodes=self._reserved(request, account, now),
+            unreserved=self._unreserved(request, account, now),
         )
 
     def _jobs_left(self, request: JobRequest, account: str) -> int:
@@ -128,6 +129,18 @@ class Granted:
             if due and not reserved.admits(request.user, account):
                 taken |= reserved.nodes & partition.nodes
         return len(taken)
+
+    def _unreserved(self, request: JobRequest, account: str, now: Seconds) -> Seconds:
+        partition = self._partition(request)
+        if partition is None or self.reservations is None or request.reservation:
+            return ABSENT
+        others = [each for each in self.reservations if each.end > now and not each.admits(request.user, account)]
+        for start in sorted({now, *(each.end for each in others)}):
+            due = (each for each in others if each.start < start + request.limit and each.end > start)
+            taken = frozenset[str]().union(*(each.nodes for each in due))
+            if len(partition.nodes - taken) >= request.nodes:
+                return start
+        return ABSENT
 
     def _partition(self, request: JobRequest) -> PartitionNodes | None:
         if request.partition:

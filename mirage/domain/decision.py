@@ -128,6 +128,8 @@ class Standing:
     """Number of further jobs of the owner that may run at the same time; ``NO_LIMIT``: no bound."""
     reserved_nodes: int = ABSENT
     """Nodes of the partition that reservations of others take within the successor's limit from now."""
+    unreserved: Seconds = ABSENT
+    """Time from which reservations of others leave enough nodes of the partition for the successor's limit."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,6 +112,9 @@ _LOG = logging.getLogger(__name__)
 ENOUGH_FORECASTS = 3
 """Number of predictions from which the majority decides; of fewer the first decides."""
 
+_OWN = Wants(queue=True, standing=True)
+"""Inputs that are required whoever predicts."""
+
 ASK_AGAIN = 600
 """Seconds (Slurm's clock) until missing candidates are searched again."""
 
@@ -160,7 +163,7 @@ class Auto:
     @property
     def wants(self) -> Wants:
         """Required inputs of the candidates found so far, and the queue."""
-        return reduce(or_, (member.wants for member in (*self._members.all, self._usual)), Wants(queue=True))
+        return reduce(or_, (member.wants for member in (*self._members.all, self._usual)), _OWN)
 
     def predict(self, observation: Observation) -> Prediction:
         """Return the combined prediction. Raises ``ValueError`` if even the usual predictor has none."""
@@ -202,6 +205,9 @@ class Auto:
         return {member.name: answer for member, answer in found if answer is not None}
 
     def _as_usual(self, observation: Observation) -> Prediction:
+        return _after_reservations(self._of_usual(observation), observation)
+
+    def _of_usual(self, observation: Observation) -> Prediction:
         usual = self._candidates.instead or self._usual
         if usual is self._usual and (idle := idle_start(observation)) is not None:
             return (
@@ -235,6 +241,15 @@ def auto_of(parameter: str, build: Callable[[str], Predictor], weights: Weights)
     """
     found = Candidates(tuple(map(build, members_of(AUTO, parameter))))
     return Auto(found, build("quantile"), weights, name=f"{AUTO}:{parameter}" if parameter else AUTO)
+
+
+def _after_reservations(prediction: Prediction, observation: Observation) -> Prediction:
+    """The forecast with no start before enough nodes are outside reservations: past waits know none of them."""
+    free = observation.standing.unreserved
+    if free <= observation.time or not isinstance(prediction, WaitForecast) or prediction.rule:
+        return prediction
+    basis = f"{prediction.basis}; a reservation keeps the nodes until then" if prediction.basis else ""
+    return replace(prediction, starts=tuple(max(start, free) for start in prediction.starts), basis=basis)
 
 
 def _told(prediction: Prediction, name: str, remark: str) -> Prediction:

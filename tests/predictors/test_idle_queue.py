@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from mirage.domain.decision import Observation, RecentWaits, WaitForecast
-from mirage.domain.job import NEVER, Job, JobId, JobRequest, JobState
+from mirage.domain.decision import Observation, RecentWaits, Standing, WaitForecast
+from mirage.domain.job import ABSENT, NEVER, Job, JobId, JobRequest, JobState
 from mirage.domain.objective import Weights
 from mirage.domain.snapshot import JobColumns, PartitionState, Snapshot
 from mirage.predictors.auto import Auto, Candidates, idle_start, no_job_waits, with_waiting_jobs
@@ -126,3 +126,15 @@ def test_larger_jobs_than_this_one_say_nothing_of_it() -> None:
     found, count = with_waiting_jobs(replace(seen, waits=seen.waits.last(4)))
     assert count == 1
     assert found.waits.wait.tolist() == [7, 7, 7, 7, 2 * HOUR]
+
+
+@pytest.mark.parametrize("snapshot", [IDLE[0], BUSY[0]], ids=["idle", "busy"])
+@pytest.mark.parametrize(("free", "first"), [(ABSENT, 0), (NOW, 0), (NOW + 2 * HOUR, NOW + 2 * HOUR)])
+def test_no_start_is_predicted_within_a_reservation(snapshot: Snapshot, free: int, first: int) -> None:
+    auto = Auto(Candidates(), build_predictor("quantile"), Weights())
+    assert auto.wants.standing
+    asked = replace(observed(snapshot, waits=60), standing=Standing(unreserved=free))
+    forecast, plain = auto.predict(asked), auto.predict(observed(snapshot, waits=60))
+    assert isinstance(forecast, WaitForecast)
+    assert isinstance(plain, WaitForecast)
+    assert forecast.starts == tuple(max(start, first) for start in plain.starts)
