@@ -204,11 +204,17 @@ _WATCH = """\
 # script, which may wait for all of its own.
 ( (
   trap : HUP INT USR1 USR2
+  mirage_told=
   while kill -0 $$; do
     if /bin/sh -c {command}; then
       mirage_run mkdir -p "${{MIRAGE_HANDOVER_FILE%/*}}"
-      (set -C; : >"$MIRAGE_HANDOVER_FILE")  # never through a link that another user has made
-      break
+      # Never through a link that another user has made.
+      if (set -C; : >"$MIRAGE_HANDOVER_FILE") || [ -e "$MIRAGE_HANDOVER_FILE" ]; then
+        break
+      fi
+      [ "$mirage_told" ] ||
+        echo "mirage: $MIRAGE_HANDOVER_FILE cannot be created, so this link never counts as ready" >>/proc/$$/fd/2
+      mirage_told=1
     fi
     mirage_run sleep {interval}
   done

@@ -138,6 +138,13 @@ def test_the_health_command_is_no_child_of_the_script(tmp_path: Path) -> None:
     assert run(wrap(script, "sleep 1; false"), tmp_path).stdout == b"none\n"
 
 
+def test_a_ready_file_that_cannot_be_made_is_reported_once(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    environment = {"MIRAGE_HANDOVER_FILE": str(tmp_path / "file" / "svc.2.ready")}
+    done = run(wrap("#!/bin/sh\n/bin/sleep 6\n", "true"), tmp_path, environment=environment)
+    assert done.stderr.decode().count("svc.2.ready") == 1
+
+
 def test_health_is_watched_where_the_path_has_no_commands(tmp_path: Path) -> None:
     """Without a pause it would keep a CPU busy."""
     count = f"echo x >>{tmp_path}/count; false"
