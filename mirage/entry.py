@@ -1,7 +1,7 @@
 """The installed programs, kept apart from ``PYTHONPATH``.
 
 That variable is for the user's jobs: modules of an HPC site set it to libraries for another Python, which would
-end Mirage at its first import. Jobs still get the variable. ``python -m mirage`` obeys it.
+end Mirage at its first import. Jobs still get the variable. ``python -m mirage`` uses it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def _isolate() -> None:
 
 
 def mirage() -> None:
-    """Run ``mirage``."""
+    """Entry point of ``mirage``, without the modules of ``PYTHONPATH``."""
     _isolate()
     from mirage.cli.main import main
 
@@ -31,7 +31,7 @@ def mirage() -> None:
 
 
 def mbatch() -> None:
-    """Run ``mbatch``."""
+    """Entry point of ``mbatch``, as above."""
     _isolate()
     from mirage.cli.submit import main
 
@@ -39,7 +39,7 @@ def mbatch() -> None:
 
 
 def act() -> None:
-    """Run ``mirage-act``."""
+    """Entry point of ``mirage-act``, as above."""
     _isolate()
     from mirage.cli.act import main
 

@@ -24,7 +24,7 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def own_python(*words: str) -> list[str]:
-    """The command of this interpreter with these arguments; it obeys ``PYTHONPATH`` if this process does."""
+    """The command of this interpreter with these arguments; it uses ``PYTHONPATH`` if this process does."""
     named = {Path(place).resolve() for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place}
     isolated = named - {Path(place).resolve() for place in sys.path}
     return [sys.executable, "-EP" if isolated else "-P", *words]

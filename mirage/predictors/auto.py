@@ -113,7 +113,7 @@ ENOUGH_FORECASTS = 3
 """Number of predictions from which the majority decides; of fewer the first decides."""
 
 _OWN = Wants(queue=True, standing=True)
-"""Inputs that are required whoever predicts."""
+"""Inputs that every prediction requires."""
 
 ASK_AGAIN = 600
 """Seconds (Slurm's clock) until missing candidates are searched again."""

@@ -316,7 +316,7 @@ def _of_link(link: Link, job: Job | None, now: Seconds) -> Iterator[Event]:
         return
     if not link.running:
         yield LinkStarted(link.index, run.start, run.start + max(job.limit, 0), job.limit)
-    # What became of the job since is for the next snapshot, but whether it runs decides who makes way.
+    # What became of the job since is for the next snapshot, but whether it runs decides which of the links exits.
     again = job.start if job.state in (JobState.RUNNING, JobState.SUSPENDED) else ABSENT
     yield LinkRequeued(link.index, run.end, run.submit, again)
 

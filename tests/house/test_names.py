@@ -17,7 +17,7 @@ SAME_CONCEPT = {
     "Entry": "the client's view of a journal entry",
     "Link": "the client's view of a link",
 }
-"""Classes of the public client that show a concept of the domain under its own name."""
+"""Classes of the public client that show a concept of the domain under the name it has there."""
 MOST_MODULES = 620
 LEAST_MEDIAN = 110
 

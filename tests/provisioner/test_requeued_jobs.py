@@ -1,4 +1,4 @@
-"""A job that Slurm requeued: it is the next link, or makes way for the successor that is there already."""
+"""A job that Slurm requeued: it is the next link, or exits for the successor that is there already."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of a rejection."""
+"""The text of a rejection."""
 
 from __future__ import annotations
 
