@@ -70,6 +70,7 @@ def read_submit_line(job: ShownJob, commands: CommandRunner) -> str:
     if line := job.value("SubmitLine"):
         return line
     asked = ["sacct", "--noheader", "--parsable2", "--allocations", "--format=SubmitLine", f"--jobs={job.job_id}"]
+    asked += ["--starttime=now-90days", "--endtime=now+90days"]  # this shell's clock may not be Slurm's
     try:
         answer = commands.run(asked)
     except ClusterUnavailable:

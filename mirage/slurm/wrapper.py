@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shlex
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
@@ -324,5 +325,6 @@ def unwrapped(text: str) -> Unwrapped | None:
             script += "\n"  # the line break of the last line stands before the end
         gated |= "mirage_squeue" in around
         if given := _ARGUMENTS.search(around):
-            arguments = tuple(shlex.split(given[1]))
+            with suppress(ValueError):  # the wrapper was edited
+                arguments = tuple(shlex.split(given[1]))
     return None if script is text else Unwrapped(script, arguments, gated)

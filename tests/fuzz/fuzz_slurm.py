@@ -8,6 +8,7 @@ from fuzzing import Target
 from recorded import MARK, marked, printed
 
 from mirage.backends.cluster_queries import read_controller_time
+from mirage.cli.printing import in_local_time
 from mirage.daemon.doctor import finding
 from mirage.simulator.configuration.accountdump import parse_associations, parse_qos
 from mirage.slurm import (
@@ -29,7 +30,7 @@ from mirage.slurm.jobrequest import Sources, Surroundings, read_request
 from mirage.slurm.rest.options import read_script
 from mirage.slurm.rows import CELL
 from mirage.slurm.sbatchoptions import SBATCH, Word, given_by_environment
-from mirage.slurm.wrapper import with_arguments, wrap
+from mirage.slurm.wrapper import unwrapped, with_arguments, wrap
 
 NOW = 1_750_000_000
 SCRIPT = """#!/bin/bash
@@ -154,6 +155,8 @@ TARGETS = (
         (SCRIPT.replace(" --dependency=afterok:12", ""),),
     ),
     Target("batch script, wrapped", wrapped, ("#!/bin/sh a x\ntrue\n",)),
+    Target("batch script that Mirage wrapped", unwrapped, (with_arguments("#!/bin/sh\ntrue\n", ("a", "b c")),)),
+    Target("times in sentences", in_local_time, ("next try at 2026-01-31T23:30:00Z; 3 attempts",)),
     Target(
         "options of sbatch",
         request,
