@@ -81,7 +81,7 @@ def _on_grid(instant: Seconds) -> Seconds:
 
 
 @dataclass(frozen=True, slots=True)
-class TestCosts:
+class TrialCosts:
     """Costs of one predictor on the tested handovers: mean hours per handover, by their prices."""
 
     predictor: str
@@ -95,7 +95,7 @@ class TestCosts:
     fewest: int
     """Of the size that has the fewest."""
 
-    def fault(self, tested: Seconds, in_use: TestCosts | None) -> str:
+    def fault(self, tested: Seconds, in_use: TrialCosts | None) -> str:
         """Why it has not proven itself; empty: it has. ``in_use``: the model that it would replace."""
         if tested < TESTED or self.fewest < FEWEST:
             return f"too few data to decide: {self.fewest} handovers in {tested / _DAY:.1f} days"
@@ -137,7 +137,7 @@ class _Report(BaseModel):
 _REPORT = reader_of(_Report)
 
 
-def proofs_of(report: bytes, weights: Weights) -> dict[str, TestCosts]:
+def proofs_of(report: bytes, weights: Weights) -> dict[str, TrialCosts]:
     """By the predictor's name, of the ``report.json`` of ``mirage evaluate``. Raises ``MirageError``."""
     try:
         rows = _REPORT.validate_python(parse_own_json(report)).rows
@@ -150,7 +150,7 @@ def proofs_of(report: bytes, weights: Weights) -> dict[str, TestCosts]:
     if missing := {USUAL, NAIVE} - costs.keys():
         raise MirageError(f"report.json of the training lacks {', '.join(sorted(missing))}")
     return {
-        name: TestCosts(
+        name: TrialCosts(
             name,
             costs[name],
             costs[USUAL],

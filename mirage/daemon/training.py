@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from threading import Event
 
-    from mirage.daemon.proof import Spans, TestCosts
+    from mirage.daemon.proof import Spans, TrialCosts
     from mirage.domain.job import Seconds
     from mirage.domain.jobtable import JobTable
     from mirage.domain.objective import Weights
@@ -259,7 +259,7 @@ class Retraining:
         self.changed()
         return "; ".join(said)
 
-    def _place(self, model: Path, proof: TestCosts, before: TestCosts | None, spans: Spans) -> str:
+    def _place(self, model: Path, proof: TrialCosts, before: TrialCosts | None, spans: Spans) -> str:
         from mirage.predictors.model_registry import read_package
 
         kept = self.shelf.keep(model)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirage.daemon.proof import BETTER, FEWEST, TESTED, TestCosts, proofs_of, spans_of
+from mirage.daemon.proof import BETTER, FEWEST, TESTED, TrialCosts, proofs_of, spans_of
 from mirage.domain.errors import MirageError
 from mirage.domain.objective import Weights
 
@@ -59,7 +59,7 @@ def test_costs_are_means_over_all_handovers_by_their_prices() -> None:
         ),
         Weights(1.0, 2.0),
     )
-    assert found["forest"] == TestCosts(
+    assert found["forest"] == TrialCosts(
         "forest", (30 * 2.0 + 10 * 5.0) / 40, (30 * 6.0 + 10 * 8.0) / 40, 8.0, 40, 10
     )
 
@@ -76,11 +76,11 @@ def test_what_is_no_report_is_an_error(text: bytes) -> None:
 
 
 def test_proof_needs_a_clear_gain_in_a_test_that_is_long_enough() -> None:
-    good = TestCosts("forest", BETTER * 4.0, 4.0, 7.0, 2 * FEWEST, FEWEST)
+    good = TrialCosts("forest", BETTER * 4.0, 4.0, 7.0, 2 * FEWEST, FEWEST)
     assert good.fault(TESTED, None) == ""
     assert good.fault(TESTED - 1, None)
-    assert TestCosts("forest", 3.0, 4.0, 7.0, 2 * FEWEST, FEWEST - 1).fault(TESTED, None)
-    assert TestCosts("forest", 3.7, 4.0, 7.0, 2 * FEWEST, FEWEST).fault(TESTED, None)
-    assert TestCosts("forest", 3.0, 4.0, 2.9, 2 * FEWEST, FEWEST).fault(TESTED, None)
-    assert good.fault(TESTED, TestCosts("forest:old", 3.5, 4.0, 7.0, 40, 20))
-    assert good.fault(TESTED, TestCosts("forest:old", 3.7, 4.0, 7.0, 40, 20)) == ""
+    assert TrialCosts("forest", 3.0, 4.0, 7.0, 2 * FEWEST, FEWEST - 1).fault(TESTED, None)
+    assert TrialCosts("forest", 3.7, 4.0, 7.0, 2 * FEWEST, FEWEST).fault(TESTED, None)
+    assert TrialCosts("forest", 3.0, 4.0, 2.9, 2 * FEWEST, FEWEST).fault(TESTED, None)
+    assert good.fault(TESTED, TrialCosts("forest:old", 3.5, 4.0, 7.0, 40, 20))
+    assert good.fault(TESTED, TrialCosts("forest:old", 3.7, 4.0, 7.0, 40, 20)) == ""
