@@ -277,11 +277,20 @@ def cancel_command(chain_ids: Ids, *, yes: Yes = False, as_json: AsJson = False,
             continue
         if not as_json:
             show(answers[-1]["sentence"])
+            _tell_running(answers[-1], chain_id)
         if warning := answers[-1].get("warning"):
             show(f"mirage: warning: {warning}", err=True)
     if as_json and (len(chain_ids) > 1 or answers):
         typer.echo(json.dumps({"chains": answers} if len(chain_ids) > 1 else answers[0]))
     raise SystemExit(codes[0] if codes else 0)
+
+
+def _tell_running(answer: dict[str, Any], chain_id: str) -> None:
+    """Name the jobs of a cancelled chain that still end: they write until then."""
+    links = (answer.get("chain") or {}).get("links", ())
+    if jobs := ", ".join(str(link["job_id"]) for link in links if link["state"] == "running"):
+        text = f"job {jobs} still ends; before you submit the work again: mirage chain wait {chain_id}"
+        show(f"mirage: {text}", err=True)
 
 
 @chain_app.command("explain", hidden=True)

@@ -172,7 +172,8 @@ def test_cancel_takes_several_chains_and_asks_nothing_on_a_pipe(running: World) 
     running.loop.records = [record, replace(record, chain=other, links=())]
     running.loop.cycle()
     done = mirage(running, "chain", "cancel", "none", ID, other.chain_id)
-    assert (done.returncode, done.stdout.count("\n"), done.stderr.count("\n")) == (3, 2, 2)
+    assert (done.returncode, done.stdout.count("\n"), done.stderr.count("\n")) == (3, 2, 3)
+    assert "mirage chain wait" in done.stderr, "its job still runs"
     assert "mirage agent" in done.stderr, "no process can cancel the job of the first chain"
     assert {each.status for each in running.loop.records} == {ChainStatus.STOPPED}
 

@@ -191,7 +191,10 @@ def _add_commands(routes: APIRouter, service: ApiService) -> None:
             await run_in_thread(caller.name, _check_request, chain, service)
             await run_in_thread(caller.name, _check_files, chain, service)
             job = await run_in_thread(caller.name, adopted_job, adopt, chain, service) if adopt else None
+        ending = _still_ending(chain, service)
         answer = await petitioner.ask(AddChain(chain, caller.name, job), chain.chain_id)
+        if ending:
+            answer = answer.model_copy(update={"warning": ending})
         return _warned(answer, chain.owner, "Mirage submits no link until it runs", service)
 
     @routes.post("/{chain_id}/{command}")
@@ -215,7 +218,19 @@ def _warned(answer: AnswerDocument, owner: str, until: str, service: ApiService)
     """Add a warning if no agent of the owner is connected."""
     if service.desk is None or service.desk.attached(owner):
         return answer
-    return answer.model_copy(update={"warning": f"{owner} has no `mirage agent` on this machine: {until}"})
+    missing = f"{owner} has no `mirage agent` on this machine: {until}"
+    return answer.model_copy(update={"warning": "; ".join(filter(None, (answer.warning, missing)))})
+
+
+def _still_ending(chain: Chain, service: ApiService) -> str:
+    """A warning if a job of an earlier chain of this name still runs: both may write the same files."""
+    for record in service.status().chains:
+        if record.over and (record.chain.owner, record.chain.name) == (chain.owner, chain.name):
+            for link in record.live:
+                if link.running:
+                    ended = f"job {link.job_id} of chain {record.chain.chain_id}, which is over, still runs"
+                    return f"{ended}: two jobs may write the same files (wait with mirage chain wait before)"
+    return ""
 
 
 def _add_changes(routes: APIRouter, service: ApiService) -> None:
