@@ -343,6 +343,10 @@ def _progress(index: int, link: Link | None, job: Job) -> Iterator[Event]:
     elif job.start == ABSENT:  # on its way to or from its nodes
         if link is None or link.state is LinkState.SUBMITTED:
             yield LinkQueued(index)
+    elif link is not None and link.requeued and not link.running:
+        yield LinkRequeued(
+            index, link.end, link.job_submit, job.start
+        )  # it runs again, though it is to be cancelled
     elif link is None or not link.running or (link.end != job.end and not _is_being_requeued(link, job)):
         yield LinkStarted(index, job.start, job.end, job.limit)
 

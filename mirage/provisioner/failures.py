@@ -69,13 +69,17 @@ def requeued(record: ChainRecord, event: LinkRequeued, now: Seconds) -> ChainRec
     and the successor would take its cancellation for the owner's.
     """
     link = record.links[event.index - 1]
-    idle = _idle_successors(record, event) if not record.over and not link.is_retired else ()
+    idle = () if record.over or (link.is_retired and not link.requeued) else _idle_successors(record, event)
     for other in idle:
         record = record.with_link(replace(other, retired=now))
-    ended = replace(link, end=event.end, job_state=JobState.PREEMPTED, requeued=True, job_submit=event.submit)
+    if link.requeued and not idle:  # it was to be cancelled, and still is
+        return record.with_link(replace(link, state=LinkState.RUNNING))
+    ended = replace(link, requeued=True, retired=ABSENT)
+    if not link.requeued:
+        ended = replace(ended, end=event.end, job_state=JobState.PREEMPTED, job_submit=event.submit)
     later = record.links[event.index :]
     overtaken = not idle and any(other.waiting or other.running for other in later)
-    if record.over or link.is_retired or overtaken:
+    if record.over or (link.is_retired and not idle) or overtaken:
         return record.with_link(replace(ended, state=LinkState.PENDING, retired=now))
     record = record.with_link(replace(ended, state=LinkState.ENDED))
     tag = record.chain.tag(record.next_index)

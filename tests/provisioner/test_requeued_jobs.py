@@ -54,3 +54,25 @@ def test_what_the_record_does_not_know_of_the_successor_counts(successor: int, p
         each for each in link_events(record, seen(4 * HOUR, requeued, second)) if isinstance(each, LinkRequeued)
     ]
     assert event.again == again
+
+
+@pytest.mark.parametrize(("successor", "kept"), [(ABSENT, True), (4 * HOUR, True), (2 * HOUR + MIN, False)])
+def test_requeued_job_that_could_not_be_cancelled_in_time_is_kept(successor: int, kept: bool) -> None:
+    """No agent runs, for example: it was retired while it was pending, and runs again."""
+    record = submitted(running(fresh(handover=HandoverSettings(HandoverPolicy.NONE))), HOUR)
+    record = after(record, LinkRequeued(1, 2 * HOUR, 2 * HOUR), now=2 * HOUR)
+    assert handover.to_end(record, 2 * HOUR) == (record.links[0],)
+    again = replace(job(1, JobState.RUNNING, 3 * HOUR, 3 * HOUR + LIMIT), submit=2 * HOUR)
+    state = JobState.PENDING if successor == ABSENT else JobState.RUNNING
+    second = job(2, state, successor, successor + LIMIT if successor != ABSENT else ABSENT)
+    record = after(record, *link_events(record, seen(5 * HOUR, again, second)), now=5 * HOUR)
+    first, second_link = record.links[:2]
+    assert (first.start, first.end, first.final) == (0, 2 * HOUR, kept)
+    assert second_link.is_retired == kept
+    assert len(record.links) == (3 if kept else 2)
+    to_end = {link.index for link in handover.to_end(record, 5 * HOUR + MIN)}
+    if kept:
+        assert record.links[2].job_id == first.job_id
+        assert 1 not in to_end
+    else:
+        assert to_end == {1}
