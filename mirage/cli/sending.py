@@ -6,7 +6,7 @@ import json
 import os
 import re
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -15,6 +15,7 @@ from mirage.cli.printing import show
 from mirage.domain.chain import Chain, ChainId, HandoverPolicy, Steering
 from mirage.domain.errors import ConfigError
 from mirage.ownplaces import make_own_directory
+from mirage.slurm.batchscript import read_interpreter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from mirage.cli.chain_request import ChainRequest
     from mirage.client.client import Client
 
-_SHELL = re.compile(r"#!\s*\S*\b(?:ba|da|k|z)?sh\b|#!.*\benv (?:ba|da|k|z)?sh\b")
+_SHELLS = ("sh", "bash", "dash", "ksh", "zsh")
 _HANDLES = re.compile(r"\b(?:trap|exec)\b")
 
 
@@ -80,9 +81,10 @@ def warn_of_untrapped(plan: ChainRequest) -> None:
     warn, batch = plan.request.warn, plan.request.batch
     if warn is None or not warn.batch_only or batch is None:
         return
-    lines = batch.text.splitlines()
-    code = [line for line in lines if not line.lstrip().startswith("#")]
-    if _SHELL.match(lines[0] if lines else "") and not any(_HANDLES.search(line) for line in code):
+    words = " ".join(read_interpreter(batch.text, plan.request.name)).split()
+    is_shell = any(PurePath(word).name in _SHELLS for word in words)
+    code = (line for line in batch.text.splitlines() if not line.lstrip().startswith("#"))
+    if is_shell and not any(_HANDLES.search(line) for line in code):
         show(
             f"mirage: --signal={warn.spelling} signals the batch shell, and the script has neither trap nor exec: "
             f"the signal ends it {warn.lead} s before the limit. Without B: the steps of srun get it instead",

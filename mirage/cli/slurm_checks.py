@@ -16,7 +16,15 @@ from mirage.client.errors import ClientError, Refusal, Unanswered
 from mirage.domain.errors import BadSpelling, ClusterUnavailable, ConfigError, MirageError, SubmissionRejected
 from mirage.domain.job import JobState
 from mirage.domain.tags import split_tag
+from mirage.slurm.accounting import AT_ANY_TIME
 from mirage.slurm.error_messages import is_permanent, one_line, unreachable
+from mirage.slurm.shares_and_partitions import (
+    PARTITION_ARGUMENTS,
+    RESERVATION_ARGUMENTS,
+    SETTINGS,
+    read_partition_nodes,
+    read_reservations,
+)
 from mirage.slurm.shown_jobs import read_shown_job
 
 if TYPE_CHECKING:
@@ -70,7 +78,7 @@ def read_submit_line(job: ShownJob, commands: CommandRunner) -> str:
     if line := job.value("SubmitLine"):
         return line
     asked = ["sacct", "--noheader", "--parsable2", "--allocations", "--format=SubmitLine", f"--jobs={job.job_id}"]
-    asked += ["--starttime=now-90days", "--endtime=now+90days"]  # this shell's clock may not be Slurm's
+    asked += AT_ANY_TIME  # this shell's clock may not be Slurm's
     try:
         answer = commands.run(asked)
     except ClusterUnavailable:
@@ -216,18 +224,28 @@ def why_rejected(request: JobRequest, commands: CommandRunner) -> str:
     return ""
 
 
-def _reservation_is_active(commands: CommandRunner) -> bool:
+def _has_reserved_nodes(partition: str, commands: CommandRunner) -> bool:
+    """Whether a reservation that is active takes nodes of the partition; an empty name means the default one."""
+    environment = commands.environment | SETTINGS
     try:
-        return "State=ACTIVE" in commands.run(["scontrol", "--oneliner", "show", "reservation"]).out
-    except ClusterUnavailable:
+        shown = commands.run(["scontrol", *RESERVATION_ARGUMENTS], environment=environment).out
+        active = read_reservations("\n".join(line for line in shown.splitlines() if "State=ACTIVE" in line))
+        if not active:
+            return False
+        answer = commands.run(["scontrol", *PARTITION_ARGUMENTS], environment=environment)
+        partitions = read_partition_nodes(answer.out)
+    except (ClusterUnavailable, BadSpelling):
         return True
+    named = partition.split(",") if partition else [name for name, each in partitions.items() if each.default]
+    nodes = frozenset[str]().union(*(partitions[name].nodes for name in named if name in partitions))
+    return any(each.nodes & nodes for each in active)
 
 
 def _nodes_may_be_away(error: SubmissionRejected, request: JobRequest, commands: CommandRunner) -> bool:
     """``--test-only`` treats down, drained and reserved nodes as missing; ``sbatch`` does not."""
     if error.reason != "BadConstraints":
         return False
-    if _reservation_is_active(commands):
+    if _has_reserved_nodes(request.partition, commands):
         return True  # a reserved node that runs a job is shown as allocated
     where = [f"--partition={request.partition}"] if request.partition else []
     try:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from mirage.domain.bounds import format_instant
 from mirage.domain.job import ABSENT, JobState
 from mirage.domain.link import LinkState
-from mirage.provisioner.failures import ended_run
+from mirage.provisioner.failures import ended_run, works
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -295,7 +295,7 @@ def _works_after(record: ChainRecord, event: LinkRequeued, snapshot: Snapshot) -
     for link in record.links[event.index :]:
         job = snapshot.link(link.tag, record.chain.owner)
         started = job is not None and job.start != ABSENT and job.state is not JobState.PENDING
-        if job is not None and started and (job.start < event.again or not record.chain.one_writer):
+        if job is not None and started and works(record, job.start, event):
             return True
     return False
 
@@ -344,9 +344,8 @@ def _progress(index: int, link: Link | None, job: Job) -> Iterator[Event]:
         if link is None or link.state is LinkState.SUBMITTED:
             yield LinkQueued(index)
     elif link is not None and link.requeued and not link.running:
-        yield LinkRequeued(
-            index, link.end, link.job_submit, job.start
-        )  # it runs again, though it is to be cancelled
+        # It runs again, though it is to be cancelled.
+        yield LinkRequeued(index, link.end, link.job_submit, job.start)
     elif link is None or not link.running or (link.end != job.end and not _is_being_requeued(link, job)):
         yield LinkStarted(index, job.start, job.end, job.limit)
 

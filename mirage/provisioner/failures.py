@@ -94,8 +94,13 @@ def _idle_successors(record: ChainRecord, event: LinkRequeued) -> Sequence[Link]
     With one writer a link that started after that run waits for its end.
     """
     later = [link for link in record.links[event.index :] if not link.final and not link.is_retired]
-    works = any(link.running and (link.start < event.again or not record.chain.one_writer) for link in later)
-    return () if works or event.again == ABSENT else later
+    begun = any(link.running and works(record, link.start, event) for link in later)
+    return () if begun or event.again == ABSENT else later
+
+
+def works(record: ChainRecord, start: Seconds, event: LinkRequeued) -> bool:
+    """Whether a later link that started then has begun its work, and does not wait for the job that runs again."""
+    return start < event.again or not record.chain.one_writer
 
 
 KINDS = {

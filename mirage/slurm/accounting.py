@@ -40,6 +40,8 @@ _TIMES = ("Submit", "Eligible", "Start", "End")
 _TIME_WIDTH = 40
 """Slurm 22.05 prints a time that is longer than its column as ``#``."""
 _EVER = "90days"
+AT_ANY_TIME = (f"--starttime=now-{_EVER}", f"--endtime=now+{_EVER}")
+"""Arguments of ``sacct`` for jobs whose times are not known."""
 """Maximum age of a submission of ours, and maximum difference of Slurm's clock from ours."""
 CANCELLED_BY_UNKNOWN = "cancelled by an unknown user"
 """Reason of such a run, which the cluster has lost, or which was cancelled before slurmctld was started again."""
@@ -59,8 +61,7 @@ def fate_arguments(ids: Collection[JobId]) -> list[str]:
     return [
         *plain(_FATE),
         f"--jobs={','.join(str(job_id) for job_id in sorted(ids))}",
-        f"--starttime=now-{_EVER}",
-        f"--endtime=now+{_EVER}",
+        *AT_ANY_TIME,
     ]
 
 

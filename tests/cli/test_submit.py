@@ -292,7 +292,10 @@ echo "$NODES"
 """
 SCONTROL = """\
 #!/bin/sh
-case "$*" in *reservation*) echo "ReservationName=course $RESERVED Flags=SPEC_NODES";; esac
+case "$*" in
+  *reservation*) echo "ReservationName=course StartTime=1 EndTime=2000000000 Users=bob $RESERVED";;
+  *partition*) echo "PartitionName=v100 Nodes=n[1-4] Default=NO"; echo "PartitionName=cpu Nodes=c1 Default=YES";;
+esac
 """
 
 
@@ -312,7 +315,8 @@ def rejecting(folder: Path) -> Path:
         ("Requested node configuration is not available", "idle", False),
         ("Requested node configuration is not available", "drain*", True),
         ("Requested node configuration is not available", "resv", True),
-        ("Requested node configuration is not available", "alloc State=ACTIVE", True),
+        ("Requested node configuration is not available", "alloc State=ACTIVE Nodes=n2,c1", True),
+        ("Requested node configuration is not available", "alloc State=ACTIVE Nodes=other", False),
         ("AssocMaxSubmitJobLimit: Job violates accounting/QOS policy", "idle", True),
         ("Unable to contact slurm controller (connect failure)", "idle", True),
     ],
@@ -322,7 +326,7 @@ def test_permanent_rejection_fails_at_submission(
 ) -> None:
     state, _, reserved = nodes.partition(" ")
     settings = {"MIRAGE_SOCKET": str(world.socket), "SAID": said, "NODES": state}
-    settings["RESERVED"] = reserved or "State=INACTIVE"
+    settings["RESERVED"] = reserved or "State=INACTIVE Nodes=n2,c1"
     done = submit(rejecting, "train.sh", **settings)
     assert (done.returncode, len(world.loop.records)) == ((0, 1) if accepted else (1, 0))
     assert accepted or said in done.stderr

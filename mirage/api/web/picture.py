@@ -150,11 +150,9 @@ class HandoverSpan:
 
     def strokes(self, axis: Axis) -> Iterator[Stroke]:
         """Yield its interruption or overlap."""
-        start = self.ran_until + self.seconds
-        if self.seconds > 0:
-            yield from _stroke("gap", self.ran_until, start, axis)
-        elif self.seconds < 0:
-            yield from _stroke("both", start, self.ran_until, axis)
+        assert self.after.start is not None
+        yield from _stroke("gap", self.ran_until, self.after.start, axis)
+        yield from _stroke("both", self.after.start, self.ran_until, axis)
 
 
 def handovers(lives: Iterable[LinkTimes], now: int) -> tuple[HandoverSpan, ...]:
@@ -172,8 +170,8 @@ def handovers(lives: Iterable[LinkTimes], now: int) -> tuple[HandoverSpan, ...]:
         if last is not None and (ended or not after.running):
             until = last.end if ended else now
             if until is not None:
-                both = min(until, after.end) if after.end is not None and not after.running else until
-                found.append(HandoverSpan(after, both if until > after.start else until))
+                both_end = min(until, after.end) if after.end is not None and not after.running else until
+                found.append(HandoverSpan(after, both_end))
         if last is None or (ended and (last.end is None or after.running or (after.end or 0) > last.end)):
             last = after
     return tuple(found)
