@@ -245,7 +245,8 @@ mirage_open "${{TMPDIR:-/tmp}}" || mirage_open /tmp || mirage_open /dev/shm || m
 }}
 unset mirage_script
 {before}{{
-  if {{ mirage_run chmod u+w "$0" && mirage_run cat <&3 >|"$0" && mirage_run chmod u-w "$0"; }} 2>/dev/null; then
+  # In a shell of its own: the check of health may write to this one's stderr.
+  if (mirage_run chmod u+w "$0" && mirage_run cat <&3 >|"$0" && mirage_run chmod u-w "$0") 2>/dev/null; then
     exec 3<&-
     exec "$0" "$@"
   fi

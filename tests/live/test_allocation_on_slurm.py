@@ -7,6 +7,7 @@ import json
 import os
 import random
 import signal
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
@@ -99,7 +100,13 @@ def test_more_work_than_one_link_holds_is_handed_over_until_it_is_done(work: Wor
         counted = (work.folder / f"long{n}.counted").read_text().split()
         assert sorted(map(int, counted)) == list(range(1, MINUTES + 1)), f"long{n}: {work.results(f'long{n}')}"
         assert work.results(f"long{n}")[-1] == "succeeded"
-    assert sorted((work.folder / "shorts").read_text().split()) == sorted(f"short{n}" for n in range(SHORTS))
+    written = Counter((work.folder / "shorts").read_text().split())
+    for n in range(SHORTS):
+        # The link may end between what the task writes and its exit: that attempt does not count.
+        *before, last = work.results(f"short{n}")
+        assert (last, "succeeded" in before) == ("succeeded", False)
+        assert 1 <= written.pop(f"short{n}") <= 1 + len(before), f"short{n}: {before}"
+    assert not written
 
 
 # 100 tasks as planned

@@ -141,7 +141,9 @@ def test_the_health_command_is_no_child_of_the_script(tmp_path: Path) -> None:
 def test_a_ready_file_that_cannot_be_made_is_reported_once(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     environment = {"MIRAGE_HANDOVER_FILE": str(tmp_path / "file" / "svc.2.ready")}
-    done = run(wrap("#!/bin/sh\n/bin/sleep 6\n", "true"), tmp_path, environment=environment)
+    script = f"#!/bin/sh\nuntil [ -e '{tmp_path}/xxx' ]; do /bin/sleep 0.1; done\n"
+    third = f"cd '{tmp_path}'; if [ -e xx ]; then >xxx; elif [ -e x ]; then >xx; else >x; fi"
+    done = run(wrap(script, third), tmp_path, environment=environment)
     assert done.stderr.decode().count("svc.2.ready") == 1
 
 
