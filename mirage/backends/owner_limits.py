@@ -139,7 +139,7 @@ class Granted:
             due = (each for each in others if each.start < start + request.limit and each.end > start)
             taken = frozenset[str]().union(*(each.nodes for each in due))
             if len(partition.nodes - taken) >= request.nodes:
-                return start
+                return ABSENT if start == now else start
         return ABSENT
 
     def _partition(self, request: JobRequest) -> PartitionNodes | None:

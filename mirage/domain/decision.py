@@ -129,7 +129,10 @@ class Standing:
     reserved_nodes: int = ABSENT
     """Nodes of the partition that reservations of others take within the successor's limit from now."""
     unreserved: Seconds = ABSENT
-    """Time from which reservations of others leave enough nodes of the partition for the successor's limit."""
+    """Time from which reservations of others leave enough nodes of the partition for the successor's limit.
+
+    ``ABSENT`` also where they do so now.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -248,8 +248,11 @@ def _after_reservations(prediction: Prediction, observation: Observation) -> Pre
     free = observation.standing.unreserved
     if free <= observation.time or not isinstance(prediction, WaitForecast) or prediction.rule:
         return prediction
+    starts = tuple(max(start, free) for start in prediction.starts)
+    if starts == tuple(prediction.starts):
+        return prediction
     basis = f"{prediction.basis}; a reservation keeps the nodes until then" if prediction.basis else ""
-    return replace(prediction, starts=tuple(max(start, free) for start in prediction.starts), basis=basis)
+    return replace(prediction, starts=starts, basis=basis)
 
 
 def _told(prediction: Prediction, name: str, remark: str) -> Prediction:
