@@ -124,6 +124,26 @@ class ApiServer:
         return self._thread is not None and self._thread.is_alive()
 
     @property
+    def visible(self) -> bool:
+        """Whether clients can find the socket."""
+        return self._thread is not None and self._path.exists()
+
+    def hide(self) -> None:
+        """Remove the socket's name: nobody connects any more, and those who have done so get their answers."""
+        with contextlib.suppress(FileNotFoundError):
+            self._path.unlink()
+
+    @property
+    def requests(self) -> int:
+        """Number of requests so far."""
+        return sum(server.server_state.total_requests for server in self._servers)
+
+    @property
+    def connections(self) -> int:
+        """Number of open connections."""
+        return sum(len(server.server_state.connections) for server in self._servers)
+
+    @property
     def url(self) -> str:
         """URL on the network; empty without a network address."""
         if self._listening is None or self._missed:
@@ -174,8 +194,7 @@ class ApiServer:
 
     def _close(self) -> None:
         if self._sockets:
-            with contextlib.suppress(FileNotFoundError):
-                self._path.unlink()
+            self.hide()
         for listening in self._sockets:
             listening.close()
         self._sockets, self._servers, self._thread = [], [], None

@@ -1,8 +1,14 @@
-"""Connection of commands to the daemon: ``mirage.client`` with exit codes, and shell completion."""
+"""Connection of commands to the daemon: ``mirage.client`` with exit codes, and shell completion.
+
+Where cron calls ``mirage cycle``, a command starts a brief daemon for itself.
+"""
 
 from __future__ import annotations
 
 import os
+import socket
+import subprocess
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -13,6 +19,9 @@ from mirage.client.errors import ClientError, DaemonUnreachable, Refusal, Unansw
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from mirage.daemon.brief import Calls
 
 _PATIENCE = 1.0
 """Timeout in seconds; the user waits for it."""
@@ -22,7 +31,7 @@ def complete_chain(incomplete: str) -> list[tuple[str, str]]:
     """Return IDs of the user's chains with this prefix, each with state and name."""
 
     try:
-        document = connect().transport.ask("GET", "/chains?limit=1000", timeout=_PATIENCE)
+        document = connect(starting=False).transport.ask("GET", "/chains?limit=1000", timeout=_PATIENCE)
         found = [(str(chain["id"]), f"{chain['state']}, {chain['name']}") for chain in document["chains"]]
     except Exception:  # a shell cannot show errors of completion
         return []
@@ -34,12 +43,24 @@ _EXIT = {401: 4, 403: 4, 404: 3, 409: 4}
 _UNREACHABLE = 5
 
 
-def connect(path: str = "") -> Client:
-    """Connect to a socket or URL; by default that of the environment, the user's daemon or the system's."""
-    return Client(path or str(_default(os.environ, os.getuid())))
+_LINGER = 20
+"""Seconds that a brief daemon stays after the last request."""
+_START = 60.0
+"""Seconds to wait until it answers."""
+_LOG_FILE = "cycle.log"
+_LONGEST_LOG = 1 << 20
 
 
-def _default(environ: Mapping[str, str], uid: int) -> Address:
+def connect(path: str = "", *, starting: bool = True) -> Client:
+    """Connect to a socket or URL; by default that of the environment, the user's daemon or the system's.
+
+    ``starting``: start a brief daemon where the user's chains have one only at times. Raises
+    ``DaemonUnreachable``.
+    """
+    return Client(path or str(_default(os.environ, os.getuid(), starting=starting)))
+
+
+def _default(environ: Mapping[str, str], uid: int, *, starting: bool) -> Address:
     """Find the daemon as ``mirage.client`` does; without a name, by the rules for the daemon's directories."""
     from mirage.config.places import SOCKET, daemon_socket, default_places
 
@@ -48,7 +69,61 @@ def _default(environ: Mapping[str, str], uid: int) -> Address:
             return Address(socket=environ[name])
     if environ.get(URL_VARIABLE):
         return Address.parse(environ[URL_VARIABLE])
-    return Address(socket=str(daemon_socket(default_places(environ, uid).runtime / SOCKET)))
+    places = default_places(environ, uid)
+    own = places.runtime / SOCKET
+    if (calls := _calls(places.state)) is None:
+        return Address(socket=str(daemon_socket(own)))
+    if starting and not _answers(own):
+        _start_brief(own, places.state, calls)
+    return Address(socket=str(own))
+
+
+def _calls(state: Path) -> Calls | None:
+    """The calls of ``mirage cycle`` where there are any; what reads them is imported only then."""
+    if not (state / "cycle.json").exists():
+        return None
+    from mirage.daemon.brief import read_calls
+
+    return read_calls(state)
+
+
+def _answers(path: Path) -> bool:
+    try:
+        with socket.socket(socket.AF_UNIX) as tried:
+            tried.settimeout(_PATIENCE)
+            tried.connect(str(path))
+    except OSError:
+        return False
+    return True
+
+
+def _start_brief(path: Path, state: Path, calls: Calls) -> None:
+    """Start a daemon that ends when it is no longer used; return when it answers. Raises ``DaemonUnreachable``."""
+    from mirage.ownprocess import own_python
+
+    if calls.ended(time.time()):
+        last = time.strftime("%Y-%m-%d %H:%M", time.localtime(calls.at))
+        raise DaemonUnreachable(
+            f"no daemon answers on {path}, and the last `mirage cycle` ran at {last}: its line in crontab is gone "
+            "or fails. `mirage install cron` writes it again; or start a daemon: `mirage daemon &`"
+        )
+    log = state / _LOG_FILE
+    with os.fdopen(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600), "ab") as output:
+        if output.tell() > _LONGEST_LOG:
+            output.truncate(0)
+        words = own_python("-m", "mirage", "cycle", f"--linger={_LINGER}s")
+        null = subprocess.DEVNULL
+        process = subprocess.Popen(  # noqa: S603 - this program
+            words, stdin=null, stdout=output, stderr=output, start_new_session=True
+        )
+    limit = time.monotonic() + _START
+    while time.monotonic() < limit:
+        if _answers(path):
+            return
+        if process.poll() not in (None, 0):
+            break
+        time.sleep(0.05)
+    raise DaemonUnreachable(f"the daemon that this command has started does not answer on {path}; see {log}")
 
 
 def exit_code(error: ClientError) -> int:

@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import pwd
+import time
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -52,6 +53,44 @@ def daemon_command(config: DaemonConfig = "", once: Once = False) -> None:
 
     file = Path(config) if config else None
     leave(run_daemon(lambda: load_config(file), build, once=once))
+
+
+_TURN = 45.0
+"""Seconds that one which a command has started waits for the end of another."""
+
+
+def cycle_command(
+    every: Annotated[
+        str, typer.Option("--every", metavar="TIME", help="Interval at which cron or a workflow tool calls this.")
+    ] = "0s",
+    linger: Annotated[
+        str, typer.Option("--linger", metavar="TIME", help="Stay for this time after the last request.")
+    ] = "0s",
+    config: ConfigFile = "",
+) -> None:
+    """Do for your chains what is due now, and exit: a daemon for sites where no process may stay.
+
+    With --every the command also waits for what falls due before the next call. Commands that you type in between
+    start it by themselves. Exit code 1 if the cycle failed, 0 also where a daemon already runs.
+    """
+    from mirage.bootstrap.assembly import build
+    from mirage.cli.arguments import duration_of
+    from mirage.config.loading import load_config
+    from mirage.daemon.brief import Term
+    from mirage.daemon.process import leave, run_daemon
+    from mirage.daemon.state_directory import AlreadyRunning
+
+    term = Term(duration_of("--every", every), duration_of("--linger", linger))
+    file = Path(config) if config else None
+    limit = time.monotonic() + _TURN
+    while True:
+        try:
+            leave(run_daemon(lambda: load_config(file), build, brief=term))
+        except AlreadyRunning as error:
+            if not term.linger or time.monotonic() > limit:
+                show(str(error), err=True)
+                return
+        time.sleep(0.1)
 
 
 config_app = typer.Typer(help="Show, check or document the daemon's configuration.", no_args_is_help=True)

@@ -17,10 +17,11 @@ from mirage.cli.allocation import allocation_app
 from mirage.cli.arguments import exit_status
 from mirage.cli.bench import bench_command
 from mirage.cli.chains import chain_app, chains_command, explain_command
-from mirage.cli.daemon import config_app, daemon_command, doctor_command
+from mirage.cli.daemon import config_app, cycle_command, daemon_command, doctor_command
 from mirage.cli.db import db_app
 from mirage.cli.demo import demo_command
 from mirage.cli.evaluate import evaluate_app
+from mirage.cli.install import install_app, uninstall_app
 from mirage.cli.models import models_app, plugins_command
 from mirage.cli.predict import predict_command
 from mirage.cli.printing import open_streams, show_error
@@ -57,6 +58,16 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "agent": (
         ("nohup mirage agent >agent.log 2>&1 &", "submit your links in your name, also after you log out"),
         ("mirage agent --once", "process waiting requests, then exit"),
+    ),
+    "install": (
+        ("mirage install cron", "have cron process your chains each ten minutes"),
+        ("mirage install user-unit", "have systemd run the daemon as you"),
+        ("mirage install path", "put mirage and mbatch into ~/.local/bin"),
+    ),
+    "uninstall": (("mirage uninstall cron", "remove the line from crontab"),),
+    "cycle": (
+        ("mirage cycle --every 10m", "what a line in crontab runs each ten minutes"),
+        ("mirage cycle", "process your chains once, now"),
     ),
     "demo": (
         ("mirage demo", "run a daemon, a simulated cluster, six chains and the web UI"),
@@ -155,6 +166,9 @@ def _register() -> None:
     command("predict", users, predict_command, **_OF_SBATCH)
     command("web", users, web_command)
     command("agent", users, agent_command)
+    command("cycle", users, cycle_command)
+    group("install", users, install_app)
+    group("uninstall", users, uninstall_app)
     command("demo", users, demo_command, cls=OutputCommand)
     command("help", users, help_command)
     command("version", users, version_command)

@@ -342,7 +342,9 @@ def _todo(document: dict[str, Any], chains: Sequence[Chain]) -> Iterator[str]:
         yield "Mirage submits nothing until Slurm replies: try squeue, then mirage doctor"
     stands_by = document["sentence"].startswith(STANDS_BY)
     if stands_by:
-        yield "this daemon accepts no commands; use the machine that leads"
+        led = document["sentence"].endswith(" leads")
+        remedy = "use the machine that leads" if led else "see why above, and mirage doctor"
+        yield f"this daemon accepts no commands; {remedy}"
     for chain in chains[:_SHOWN]:
         if chain.rejection and not chain.over:
             yield f"{chain.id}: Slurm rejects the next link; see mirage explain {chain.id}"

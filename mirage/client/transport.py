@@ -141,6 +141,7 @@ def _read_whole(response: http.client.HTTPResponse) -> bytes:
 
 def _no_daemon(address: Address, error: OSError) -> str:
     return (
-        f"no daemon answers on {address} ({error.strerror or error}). Start one: `mirage daemon &`; or give the "
-        "socket of a running one with --socket or $MIRAGE_SOCKET"
+        f"no daemon answers on {address} ({error.strerror or error}). Start one: `mirage daemon &`, or where "
+        "no process may stay `mirage install cron`; or give the socket of a running one with --socket or "
+        "$MIRAGE_SOCKET"
     )

@@ -18,6 +18,7 @@ from mirage.config.model import Config
 from mirage.config.places import remark_on
 from mirage.control.clocks import WallTicks
 from mirage.control.leader_election import Tenure
+from mirage.daemon.brief import BriefRun
 from mirage.daemon.chores import Chore, Housekeeping, learning_chores, restored_query
 from mirage.daemon.host import (
     SignalWatch,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from mirage.bootstrap.service import DaemonService
     from mirage.config.loading import Loaded
     from mirage.control.status import Cycle, Status
+    from mirage.daemon.brief import Term
     from mirage.daemon.supervision import LeaseRenewer
 
 RELOADED_AT_ONCE = ("loop", "predictors", "limits", "log")
@@ -92,12 +94,15 @@ _LOOK_AT_INTERFACE_EVERY = 5.0
 _CHECK_USERS_EVERY = 5.0
 _RESTART = 75
 """Exit status (EX_TEMPFAIL) where another process would do better: the unit starts one."""
+_END_IF_UNUSED_EVERY = 0.5
+_OF_A_BRIEF_RUN = ("restored", "standings")
+"""Chores of the leader that cannot wait for a day's first call."""
 _REFRESH_ACCESS_EVERY = 10.0
 """Seconds after which keys and the policy are read again where no request has them read."""
 
 
-def run_daemon(load: Callable[[], Loaded], build: Build, *, once: bool = False) -> int:
-    """Run until a signal asks to end (or one cycle, if ``once``); returns the exit status.
+def run_daemon(load: Callable[[], Loaded], build: Build, *, once: bool = False, brief: Term | None = None) -> int:
+    """Run until a signal asks to end, for one cycle (``once``), or for a ``brief`` time; returns the exit status.
 
     ``load`` reads the configuration, at each reload again. Raises ``MirageError`` where the service cannot be
     started: ``AlreadyRunning``, ``ConfigError`` and what ``build`` raises.
@@ -127,7 +132,7 @@ def run_daemon(load: Callable[[], Loaded], build: Build, *, once: bool = False) 
             service.origin = loaded.origin
             with ExitStack() as ending:
                 ending.callback(_close, service)
-                daemon = _Daemon(service, load, notifier, office)
+                daemon = _Daemon(service, load, notifier, office, brief)
                 if once:
                     return daemon.run_once()
                 daemon.run(ending)
@@ -152,14 +157,21 @@ class _Daemon:
     """One service, its waits, and its word to the outside."""
 
     def __init__(
-        self, service: DaemonService, load: Callable[[], Loaded], notifier: SystemdNotifier, office: LeaseRenewer
+        self,
+        service: DaemonService,
+        load: Callable[[], Loaded],
+        notifier: SystemdNotifier,
+        office: LeaseRenewer,
+        brief: Term | None = None,
     ) -> None:
         self._service = service
         self._load = load
         self._office = office
         self._turns = Supervisor(service) if service.tenure.term else Standby(service)
         self._notifier = notifier
-        self._heartbeat = Heartbeat(Path(service.config.service.state) / HEARTBEAT)
+        state = Path(service.config.service.state)
+        self._heartbeat = Heartbeat(state / HEARTBEAT)
+        self._brief = None if brief is None else BriefRun(brief, state, service.clock.rate)
         self._reload_asked = threading.Event()
         self._ended = threading.Event()
         self.status = 0
@@ -186,12 +198,16 @@ class _Daemon:
             os.getpid(),
             self._service.config.loop.predictor,
         )
-        self._open(closing)
+        if self._brief is None:
+            self._open(closing)
         cycle = self._cycle()
+        if self._brief is not None:  # its first answers are about the present, not about the last call
+            self._open(closing)
         settle()
         closing.callback(Housekeeping(self._chores()).close)
         closing.callback(self._ended.set)
         self._notifier.ready()
+        self._note_call()
         while self._in_office and self._ticks.wait(cycle.wake, cycle.deciding):
             if self._reload_asked.is_set():
                 self._reload()
@@ -233,6 +249,10 @@ class _Daemon:
         reopening = Chore("interface", _LOOK_AT_INTERFACE_EVERY, _LOOK_AT_INTERFACE_EVERY, self._reopen)
         users = Chore("users", _CHECK_USERS_EVERY, _CHECK_USERS_EVERY, self._check_users)
         access = Chore("access", _REFRESH_ACCESS_EVERY, _REFRESH_ACCESS_EVERY, service.refresh_access)
+        if self._brief is not None:
+            ending = Chore("unused", _END_IF_UNUSED_EVERY, _END_IF_UNUSED_EVERY, self._end_if_unused)
+            learning = learning_chores(service, self._ended) if service.tenure.term else ()
+            return (ending, access, users, *(chore for chore in learning if chore.name in _OF_A_BRIEF_RUN))
         if not service.tenure.term:
             return (reopening, access, users)
         retention = Chore("retention", every, min(every, 600.0), self._prune)
@@ -249,6 +269,33 @@ class _Daemon:
         interface.start()
         return "the API server had ended and answers again"
 
+    def _end_if_unused(self) -> str:
+        """End a brief daemon that nobody uses."""
+        interface = self._service.interface
+        assert self._brief is not None, "only a brief daemon ends by itself"
+        if interface is not None and interface.visible:
+            if self._brief.over(interface.requests, interface.connections):
+                interface.hide()  # what has just found it is answered still
+            return ""
+        if interface is None and not self._brief.over(0, 0):
+            return ""
+        if interface is not None and interface.connections:
+            return ""
+        self.status = 1 if self._turns.failures else 0
+        self._ticks.stop()
+        return ""
+
+    def _note_call(self) -> None:
+        """Keep house in a brief daemon once a day, and note its call for later commands."""
+        if self._brief is None:
+            return
+        try:
+            if daily := self._brief.is_first_of_day and bool(self._service.tenure.term):
+                self._prune()
+            self._brief.note(daily=daily)
+        except (MirageError, OSError) as error:
+            _LOG.warning("event=call_not_noted error=%r", str(error))
+
     def _check_users(self) -> str:
         """End where user names are out of date: a user must not be taken for another one."""
         try:
@@ -261,6 +308,8 @@ class _Daemon:
 
     def _cycle(self) -> Cycle:
         cycle = self._turns.cycle()
+        if self._brief is not None:
+            self._brief.cycled(cycle, self._service.clock.now())
         status = self._service.loop.status
         cycles, decided = status.cycles, status.decided
         fields = {"kind": "cycle", "cycle": cycles, "decided_s": {k: round(v, 4) for k, v in decided.items()}}
