@@ -71,7 +71,8 @@ def cycle_command(
     """Do for your chains what is due now, and exit: a daemon for sites where no process may stay.
 
     With --every the command also waits for what falls due before the next call. Commands that you type in between
-    start it by themselves. Exit code 1 if the cycle failed, 0 also where a daemon already runs.
+    start it by themselves. Exit code 1 if Slurm does not answer or the cycle failed, 0 also where
+    a daemon already runs.
     """
     from mirage.bootstrap.assembly import build
     from mirage.cli.arguments import duration_of
@@ -88,7 +89,7 @@ def cycle_command(
             leave(run_daemon(lambda: load_config(file), build, brief=term))
         except AlreadyRunning as error:
             if not term.linger or time.monotonic() > limit:
-                show(str(error), err=True)
+                show(f"nothing to do: {str(error).partition(' (')[0]}", err=True)
                 return
         time.sleep(0.1)
 

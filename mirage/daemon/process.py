@@ -281,7 +281,7 @@ class _Daemon:
             return ""
         if interface is not None and interface.connections:
             return ""
-        self.status = 1 if self._turns.failures else 0
+        self.status = 1 if self._turns.failures or self._service.loop.status.snapshot.stale else 0
         self._ticks.stop()
         return ""
 

@@ -1,4 +1,6 @@
-"""A real daemon on a scripted cluster that outlives it: ``python fake_daemon.py CONFIG FOLDER [--once]``.
+"""A real daemon on a scripted cluster that outlives it: ``python fake_daemon.py CONFIG FOLDER``.
+
+Options: ``--once``, ``--brief=EVERY,LINGER``.
 
 The cluster's state is a file in DIRECTORY. Files next to it are what a test asks for:
 
@@ -24,6 +26,7 @@ from mirage.bootstrap.assembly import assemble
 from mirage.bootstrap.cluster import ClusterConnection, slurm_clock
 from mirage.config.loading import load_config
 from mirage.control.clocks import AcceleratedClock
+from mirage.daemon.brief import Term
 from mirage.daemon.process import leave, run_daemon
 from mirage.domain.errors import MirageError
 
@@ -111,6 +114,11 @@ def _die_after_save(chains, file: Path) -> None:
     chains.save = saving
 
 
+def brief(words: list[str]) -> Term | None:
+    given = [word.removeprefix("--brief=").split(",") for word in words if word.startswith("--brief=")]
+    return Term(*map(float, given[0])) if given else None
+
+
 if __name__ == "__main__":
     file, folder = Path(sys.argv[1]), Path(sys.argv[2])
     try:
@@ -119,6 +127,7 @@ if __name__ == "__main__":
                 lambda: load_config(file),
                 lambda c, alive, tenure: build(c, alive, tenure, folder),
                 once="--once" in sys.argv,
+                brief=brief(sys.argv[3:]),
             )
         )
     except MirageError as error:
