@@ -129,7 +129,7 @@ class ApiServer:
         return self._thread is not None and self._path.exists()
 
     def hide(self) -> None:
-        """Remove the socket's name: nobody connects any more, and those who have done so get their answers."""
+        """Remove the socket's file: no client connects any more, and those connected get their replies."""
         with contextlib.suppress(FileNotFoundError):
             self._path.unlink()
 

@@ -79,8 +79,15 @@ def _default(environ: Mapping[str, str], uid: int, *, starting: bool) -> Address
 
 
 def _calls(state: Path) -> Calls | None:
-    """The calls of ``mirage cycle`` where there are any; what reads them is imported only then."""
-    if not (state / "cycle.json").exists():
+    """The calls of ``mirage cycle``, if the state directory is the user's own.
+
+    Root starts no daemon in the directory of the site's account. What reads the file is imported only if needed.
+    """
+    try:
+        owners = {(state / "cycle.json").lstat().st_uid, state.stat().st_uid}
+    except OSError:
+        return None
+    if owners != {os.geteuid()}:
         return None
     from mirage.daemon.brief import read_calls
 

@@ -18,11 +18,12 @@ import typer
 from mirage.cli.arguments import UsageError, duration_of
 from mirage.cli.printing import show
 from mirage.domain.errors import ConfigError
+from mirage.ownprocess import own_python
 
 install_app = typer.Typer(help="Have cron or systemd start Mirage, or put it into PATH.", no_args_is_help=True)
 uninstall_app = typer.Typer(help="Remove what mirage install has written.", no_args_is_help=True)
 
-Yes = Annotated[bool, typer.Option("-y", "--yes", help="Write without a question.")]
+Yes = Annotated[bool, typer.Option("-y", "--yes", help="Write without confirmation.")]
 Every = Annotated[
     str,
     typer.Option("--every", metavar="TIME", help="Interval: 1m, 2m, 5m, 10m, 15m, 20m, 30m or 1h."),
@@ -119,12 +120,12 @@ def _variables() -> dict[str, str]:
 
 def _mirage() -> list[str]:
     """The words that start this Mirage, whatever PATH is."""
-    script = Path(sys.executable).parent / "mirage"
-    return [str(script)] if os.access(script, os.X_OK) else [sys.executable, "-P", "-m", "mirage"]
+    script = Path(own_python()[0]).parent / "mirage"
+    return [str(script)] if os.access(script, os.X_OK) else own_python("-m", "mirage")
 
 
 def _crontab() -> str:
-    """The user's crontab; empty where there is none. Raises ``ConfigError`` where it cannot be read."""
+    """The user's crontab; empty if the user has none. Raises ``ConfigError`` where it cannot be read."""
     done = _run(["crontab", "-l"])
     if done.returncode == 0:
         return done.stdout
@@ -180,7 +181,7 @@ def _confirm(about: str, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UsageError("--yes", "is needed where nobody can be asked")
+        raise UsageError("--yes", "is needed if stdin is no terminal")
     typer.confirm("Write it?", abort=True)
 
 
@@ -271,5 +272,5 @@ def uninstall_path_command(yes: Yes = False) -> None:
 
 
 def _links() -> dict[Path, Path]:
-    scripts = Path(sys.executable).parent
+    scripts = Path(own_python()[0]).parent
     return {Path.home() / ".local" / "bin" / name: scripts / name for name in ("mirage", "mbatch")}

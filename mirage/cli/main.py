@@ -64,7 +64,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("mirage install user-unit", "have systemd run the daemon as you"),
         ("mirage install path", "put mirage and mbatch into ~/.local/bin"),
     ),
-    "uninstall": (("mirage uninstall cron", "remove the line from crontab"),),
+    "uninstall": (
+        ("mirage uninstall cron", "remove the line from crontab"),
+        ("mirage uninstall path", "remove the links from ~/.local/bin"),
+    ),
     "cycle": (
         ("mirage cycle --every 10m", "what a line in crontab runs each ten minutes"),
         ("mirage cycle", "process your chains once, now"),

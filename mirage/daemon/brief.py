@@ -33,7 +33,7 @@ _USED = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """What is known about the calls of ``mirage cycle``. Times are epoch seconds of the machine's clock."""
+    """Record of the calls of ``mirage cycle``. Times are epoch seconds of the machine's clock."""
 
     at: float
     """Time of the last call."""
@@ -87,7 +87,7 @@ class BriefRun:
         self._due = self._monotonic() + (cycle.wake - now) / self._rate
 
     def over(self, requests: int, connections: int) -> bool:
-        """Whether the daemon is to end: nothing falls due before the next call, and nobody uses it.
+        """Whether the daemon is to end: nothing falls due before the next call, and no client uses it.
 
         ``requests``: how many there have been so far; ``connections``: how many are open.
         """

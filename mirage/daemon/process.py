@@ -270,7 +270,7 @@ class _Daemon:
         return "the API server had ended and answers again"
 
     def _end_if_unused(self) -> str:
-        """End a brief daemon that nobody uses."""
+        """End a brief daemon that no client uses."""
         interface = self._service.interface
         assert self._brief is not None, "only a brief daemon ends by itself"
         if interface is not None and interface.visible:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -150,6 +152,20 @@ def test_without_sbatch_nothing_is_written(home: Home) -> None:
     assert done.returncode == 1
     assert "sbatch" in done.stderr
     assert not home.table.exists()
+
+
+def test_no_command_starts_a_daemon_in_the_directory_of_another_account(home: Home) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("giving a file away needs root")
+    state = home.folder / "state" / "mirage"
+    state.mkdir(parents=True, mode=0o700)
+    for own in (True, False):
+        (state / "cycle.json").write_text(json.dumps({"at": time.time(), "every": 600, "daily": 0}))
+        if not own:
+            (state / "cycle.log").unlink()
+            os.chown(state / "cycle.json", 1, 1)
+        home.mirage("chains", RUNTIME_DIRECTORY=str(state))
+        assert (state / "cycle.log").exists() is own
 
 
 def test_the_unit_starts_this_mirage(home: Home) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from mirage.client.address import SOCKET_VARIABLES
 from mirage.config.places import SHARED_FOLDERS, daemon_socket, remark_on
+from mirage.daemon.brief import Calls, read_calls
 from mirage.daemon.doctor.account import answering, listening
 from mirage.daemon.doctor.finding import fail, ok, warn
 from mirage.daemon.state_directory import HEARTBEAT, read_beat
@@ -119,6 +120,8 @@ def check_place(folder: Path) -> Iterator[Finding]:
 def _of_no_lock(config: Config, folder: Path) -> Finding:
     """Return the finding where no daemon of this account holds the lock of the state directory."""
     follows = "no chain gets successors now"
+    if (calls := read_calls(folder)) is not None:
+        return _of_calls(calls, follows)
     if listening(config) is not None:
         if not _is_readable(folder):
             return ok("daemon", f"a daemon answers at {config.api.socket}; this account may not read its state")
@@ -128,6 +131,14 @@ def _of_no_lock(config: Config, folder: Path) -> Finding:
         follows = "it manages your chains; findings about settings here concern only a daemon that you start"
         return ok("daemon", f"the daemon at {other} answers; you run none of your own", follows)
     return warn("daemon", "none runs", follows, "run mirage daemon, or systemctl start mirage")
+
+
+def _of_calls(calls: Calls, follows: str) -> Finding:
+    age, every = round(time.time() - calls.at), round(calls.every)
+    found = f"mirage cycle is called every {every} s; the last call was {age} s ago"
+    if not calls.ended(time.time()):
+        return ok("daemon", found)
+    return fail("daemon", found, follows, "its line in crontab is gone or fails: mirage install cron")
 
 
 def _is_readable(folder: Path) -> bool:
@@ -197,6 +208,8 @@ def check_socket(config: Config) -> Finding:
     path = str(daemon_socket(Path(config.api.socket)))
     if not config.api.enabled:
         return warn("interface", "api.enabled = false", "mirage submit cannot reach the daemon", "set api.enabled")
+    if not Path(path).exists() and read_calls(Path(config.service.state)) is not None:
+        return ok("interface", "each command starts a daemon that ends after it")
     if not Path(path).exists() and (other := other_daemon(config)):
         return ok("interface", other)
     with socket.socket(socket.AF_UNIX) as to:
