@@ -6,20 +6,27 @@ end Mirage at its first import. Jobs still get the variable. ``python -m mirage`
 
 from __future__ import annotations
 
+# Both are in memory before this module: any other import would be searched in the directories of the variable.
 import os
 import sys
-import sysconfig
-from pathlib import Path
 
 
 def _isolate() -> None:
-    """Take the directories that ``PYTHONPATH`` names from the search path, other than this program's own."""
-    own = {
-        Path(__file__).resolve().parents[1],
-        *(Path(place).resolve() for place in sysconfig.get_paths().values()),
-    }
-    named = {Path(place).resolve() for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place}
-    sys.path[:] = [place for place in sys.path if Path(place).resolve() not in named - own]
+    """Take the directories that ``PYTHONPATH`` names from the search path, other than this program's own.
+
+    An empty part of the variable is the working directory, which may be another user's.
+    """
+    real = os.path.realpath
+    parts = os.environ.get("PYTHONPATH", "")
+    named = {real(place or os.curdir) for place in parts.split(os.pathsep)} if parts else set()
+    library = real(os.path.dirname(os.__file__))  # noqa: PTH120 - pathlib is not imported yet
+    own = {real(f"{__file__}/../.."), library, f"{library}/lib-dynload"}
+    before = list(sys.path)
+    sys.path[:] = [place for place in before if real(place) not in named - own]
+    import sysconfig
+
+    own |= {real(place) for place in sysconfig.get_paths().values()}
+    sys.path[:] = [place for place in before if real(place) not in named - own]
 
 
 def mirage() -> None:

@@ -12,7 +12,7 @@ from mirage.domain.failurepolicy import USUAL, FailurePolicies
 from mirage.domain.files import HANDOVER_FOLDER
 from mirage.domain.job import ABSENT, JobId, JobRequest, Seconds, SignalReach, WarnSignal
 from mirage.domain.link import NO_JOB, Link, LinkState
-from mirage.domain.objective import CHEAPEST, Objective, Outcome, as_submitted_at, submitted_at_end
+from mirage.domain.objective import CHEAPEST, Objective, ObjectiveKind, Outcome, as_submitted_at, submitted_at_end
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -140,11 +140,12 @@ class Chain:
         """How its successors are held; never ``AUTO``.
 
         A pinned successor starts as soon as its predecessor's nodes are free, with its age: never later than one
-        that is submitted then. Not where the owner asks for a forecast, or for jobs that Slurm may requeue.
+        that is submitted then. That is also the best for few interruptions. Not where the owner asks for a
+        forecast or for some overlap, or for jobs that Slurm may requeue.
         """
         if self.steering is not Steering.AUTO:
             return self.steering
-        forecast = bool(self.predictor) or self.aim != CHEAPEST
+        forecast = bool(self.predictor) or self.aim.kind is ObjectiveKind.OVERLAP
         return Steering.OFF if forecast or self.request.requeue is True else Steering.PIN
 
     @property

@@ -110,13 +110,17 @@ def cannot_look(batch: BatchScript) -> str:
 def with_gate(request: JobRequest, record: ChainRecord, link: Link, *, bound: bool = False) -> JobRequest:
     """The request of ``link``, whose script does not run where the link before it has ended the chain.
 
+    Nor does it where its node lacks the working directory.
+
     ``bound``: the nodes of the one before alone keep it back, no dependency.
     If that link is over already, the chain itself knows its end. A script that cannot look stays as it is.
     """
     last, batch = before(record, link), request.batch
-    if batch is None or last is None or last.final or last.job_id == NO_JOB or cannot_look(batch):
+    if batch is None or last is None or cannot_look(batch):
         return request
-    gate = replace(_gate(record, last), bound=bound)
+    over = last.final or last.job_id == NO_JOB
+    gate = Gate(NO_JOB, record.chain.done.exit_code) if over else replace(_gate(record, last), bound=bound)
+    gate = replace(gate, directory=batch.directory)
     return replace(request, batch=replace(batch, text=gated(batch.text, gate))) if gate.lines() else request
 
 

@@ -118,11 +118,18 @@ if [ -e {file} ]; then
   exit 0
 fi
 """
+_DIRECTORY = """\
+# Where a node lacks the directory Slurm runs the job in another one, without what the links before have saved.
+[ . -ef {directory} ] || cd {directory} 2>/dev/null || {{
+  printf 'mirage: %s is missing on %s: this link does not run\\n' {directory} "${{SLURMD_NODENAME:-its node}}" >&2
+  exit {code}
+}}
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """The ends of the previous job that end the chain."""
+    """The ends of the previous job that end the chain, and the directory without which a link does not run."""
 
     job: JobId
     """The job before."""
@@ -143,6 +150,8 @@ class Gate:
 
     A link that depends on the job before starts after its end in any case.
     """
+    directory: str = ""
+    """Absolute path of the working directory; empty: not checked."""
 
     def lines(self) -> str:
         """Lines for ``sh`` that exit where the chain is over, and first wait where the job before is not.
@@ -152,6 +161,9 @@ class Gate:
 
         The exit code is the one that says that the work is done, or else one that does not.
         """
+        directory = ""
+        if self.directory.startswith("/"):
+            directory = _DIRECTORY.format(directory=shlex.quote(self.directory), code=self._not_done)
         conditions = "".join(self._conditions())
         question = ""
         if conditions or self.alone:
@@ -160,11 +172,11 @@ class Gate:
             wait = _WAIT.format(job=self.job, interval=_INTERVAL, told=told, over=over) if self.alone else ""
             filters = " ".join([*(f"SQUEUE_{each}" for each in _FILTERS), "SLURM_CLUSTERS"])
             question = _QUESTION.format(filters=filters, job=self.job, wait=wait, conditions=conditions)
-        return question + (_FILE.format(file=shlex.quote(self.done_file)) if self.done_file else "")
+        return directory + question + (_FILE.format(file=shlex.quote(self.done_file)) if self.done_file else "")
 
     def _conditions(self) -> Iterable[str]:
         unwarned = self._unwarned()
-        other_code = 2 if self.done_code == 1 else 1
+        other_code = self._not_done
         if self.done_code == 0 and unwarned is not None:
             yield _condition((JobState.COMPLETED,), unwarned, 0)
         if self.done_code:
@@ -177,6 +189,11 @@ class Gate:
             yield _condition(others, "", other_code)
         if JobState.CANCELLED in self.stops:
             yield _condition((JobState.CANCELLED,), _HAS_RUN, other_code)
+
+    @property
+    def _not_done(self) -> int:
+        """An exit code that does not say that the work is done."""
+        return 2 if self.done_code == 1 else 1
 
     def _unwarned(self) -> str | None:
         """The test that Slurm cannot have warned the job; empty: it never does; ``None``: unknown."""
@@ -324,7 +341,7 @@ def unwrapped(text: str) -> Unwrapped | None:
         script, around = found["script"], found["rest"]
         if hashlib.sha256(script.encode(errors="surrogatepass")).hexdigest()[:16] != found["end"]:
             script += "\n"  # the line break of the last line stands before the end
-        gated |= "mirage_squeue" in around
+        gated |= "mirage_squeue" in around or "\n[ . -ef " in around
         if given := _ARGUMENTS.search(around):
             with suppress(ValueError):  # the wrapper was edited
                 arguments = tuple(shlex.split(given[1]))

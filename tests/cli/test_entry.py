@@ -42,6 +42,18 @@ def test_processes_of_mirage_are_kept_apart_too(module: dict[str, str]) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("variable", [":/nowhere", "/nowhere:", "."])
+@pytest.mark.parametrize("name", ["typer", "sysconfig", "pathlib", "datetime"])
+def test_nothing_comes_from_the_working_directory(tmp_path: Path, variable: str, name: str) -> None:
+    """``PYTHONPATH=$PYTHONPATH:/opt/lib`` has an empty part where the variable was empty."""
+    (tmp_path / f"{name}.py").write_text("raise SystemExit(77)\n")
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from mirage.entry import mirage; mirage()"
+    argv = [sys.executable, "-P", "-c", code, "--version"]
+    environment = os.environ | {"PYTHONPATH": variable}
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
 def test_python_m_obeys_the_variable(module: dict[str, str]) -> None:
     argv = [sys.executable, "-m", "mirage", "--version"]
     assert subprocess.run(argv, env=module, capture_output=True, check=False, cwd="/").returncode

@@ -307,25 +307,30 @@ def test_link_that_is_queued_ahead_looks_for_what_ends_the_chain(kind: dict[str,
     assert f"= {state} ]" in text
 
 
-def test_link_that_has_nothing_to_look_for_has_its_own_script() -> None:
+def test_link_that_has_nothing_to_look_for_looks_for_its_directory_alone() -> None:
     goes_on = FailurePolicies(cancelled=FailurePolicy(FailureAction.CONTINUE))
     done = DoneCondition(exit_code=None, links=3)
-    assert second_link(done=done, failures=goes_on).batch.text != scripted().batch.text, "one writer looks"
+    assert "squeue" in second_link(done=done, failures=goes_on).batch.text, "one writer looks"
     request = second_link(done=done, failures=goes_on, handover=HandoverSettings(HandoverPolicy.OVERLAP), lead=0)
     assert request.node_list == "node-100"
-    assert request.batch.text == scripted().batch.text
+    assert "squeue" not in request.batch.text
+    assert "[ . -ef /home/ann ]" in request.batch.text
 
 
 @pytest.mark.parametrize(
     "kind",
     [
         {"predictor": "reactive"},
-        {"aim": Objective(ObjectiveKind.NO_INTERRUPTION, 0.9)},
+        {"aim": Objective(ObjectiveKind.OVERLAP, 1_800)},
         {"request": scripted(requeue=True)},
     ],
 )
 def test_auto_leaves_to_the_forecast_what_is_to_follow_one(kind: dict[str, object]) -> None:
     assert second_link(**kind).batch.text == "", "nothing is submitted yet"
+
+
+def test_auto_pins_where_few_interruptions_are_asked_for() -> None:
+    assert second_link(aim=Objective(ObjectiveKind.NO_INTERRUPTION, 0.9)).node_list == "node-100"
 
 
 @pytest.mark.parametrize("policy", [HandoverPolicy.OVERLAP, HandoverPolicy.ON_START])

@@ -94,7 +94,7 @@ def test_link_stays_away_only_where_the_chain_is_over(
 ) -> None:
     lasted, limit = lasts
     code = 0 if state is JobState.COMPLETED else max(code, 1) if state is JobState.FAILED else 0
-    request = JobRequest("s", "ann", LIMIT, batch=BatchScript(SCRIPT, directory="/d"))
+    request = JobRequest("s", "ann", LIMIT, batch=BatchScript(SCRIPT, directory="/"))
     request = replace(request, warn=WarnSignal("USR1", warn) if warn else None)
     chain = Chain(ChainId("c"), "c", "ann", request, DoneCondition(done, links=9), failures)
     chain = replace(chain, steering=Steering.OFF)

@@ -231,3 +231,26 @@ def test_script_runs_where_its_path_has_no_commands(tmp_path: Path, shell: str, 
 def test_chain_that_nothing_ends_has_no_lines() -> None:
     assert not Gate(JOB).lines()
     assert not Gate(JOB, done_code=0, warn_lead=600).lines(), "without a known limit nothing is known of warnings"
+
+
+@pytest.mark.parametrize("shell", ["/bin/sh", "/bin/bash"])
+@pytest.mark.parametrize("name", ["plain", "two words", "it's %s $HOME", "-n", "\u00fc"])
+def test_a_link_runs_in_its_directory_or_not_at_all(tmp_path: Path, shell: str, name: str) -> None:
+    """Slurm starts it in ``/tmp`` where the node lacks the directory."""
+    directory, script = tmp_path / "home" / name, tmp_path / "slurm_script"
+    environment = squeue(tmp_path, job("TIMEOUT"))
+
+    def run(place: Path, done_code: int | None) -> subprocess.CompletedProcess[str]:
+        gate = Gate(JOB, done_code, directory=str(directory))
+        script.write_text(gated(f"#!{shell}\npwd -P\nexit {RUNS}\n", gate))
+        script.chmod(0o755)
+        return subprocess.run([script], capture_output=True, text=True, check=False, cwd=place, env=environment)
+
+    for done_code, code in ((0, 1), (1, 2), (None, 1)):
+        missing = run(tmp_path, done_code)
+        assert (missing.returncode, missing.stdout) == (code, "")
+        assert f"{directory} is missing" in missing.stderr
+    directory.mkdir(parents=True)
+    for place in (directory, tmp_path):
+        found = run(place, 0)
+        assert (found.returncode, found.stdout, found.stderr) == (RUNS, f"{directory}\n", "")

@@ -115,10 +115,10 @@ def _check_files(owner: str, paths: tuple[str, ...]) -> tuple[FileState, ...]:
 
 
 @contextlib.contextmanager
-def played(folder: Path, until: Seconds) -> Iterator[PlayedDemo]:
+def played(folder: Path, until: Seconds, seed: int = SEED) -> Iterator[PlayedDemo]:
     """The demo in ``folder``, from its start to a time."""
     file = folder / "mirage.toml"
-    file.write_text(demo_configuration(str(folder), OWNER, 8_642, RATE, SEED, "error"))
+    file.write_text(demo_configuration(str(folder), OWNER, 8_642, RATE, seed, "error"))
     loaded = load_config(file)
     loop = loaded.config.loop.model_copy(update={"budget": _BUDGET})
     config = loaded.config.model_copy(update={"loop": loop})
