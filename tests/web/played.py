@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 BEGAN = 1_795_075_200
 """2026-11-19 08:00 UTC: when the daemon starts."""
-DEMO, SWEEP, END = BEGAN + 47 * HOUR + 24 * 60, BEGAN + 76 * HOUR, BEGAN + 94 * HOUR
+DEMO, SWEEP, END = BEGAN + 47 * HOUR + 24 * 60, BEGAN + 70 * HOUR, BEGAN + 94 * HOUR
 """When the demo is shown; when a chain of tasks is requested; when everything else is shown."""
 OWNER = "ada"
 DIRECTORY = "/home/ada/work"
