@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from contextlib import contextmanager
@@ -13,7 +14,9 @@ from mirage.atomic_file import write_atomically
 from mirage.control.leader_election import SOLE, LeaderCandidate, LeaderElection, LeaseTerms
 from mirage.domain.errors import ConfigError
 from mirage.store.leases import SqlLeases, fence, no_entry
+from mirage.store.location import locate
 from mirage.store.opening import open_database
+from mirage.store.shared_directory import FileFence, FileLeases, open_leases
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,26 +35,37 @@ def open_campaign(config: Config) -> Iterator[LeaderElection]:
     Raises as ``open_store``.
     """
     state = Path(config.service.state)
-    database = open_database(config.store.url, backups=state)
+    shared = locate(config.store.url).directory
+    database = open_database(config.store.url, backups=state) if shared is None else None
     try:
+        leases = SqlLeases(database) if database is not None else open_leases(config.store.url)
+        identity = _identity(state) if shared is None else _process_identity()
         candidate = LeaderCandidate(
-            _identity(state), config.service.name or socket.gethostname(), LeaseTerms(config.store.lease)
+            identity, config.service.name or socket.gethostname(), LeaseTerms(config.store.lease)
         )
-        yield LeaderElection(SqlLeases(database), candidate, _clock)
+        yield LeaderElection(leases, candidate, _clock)
     finally:
-        database.close()
+        if database is not None:
+            database.close()
 
 
-def writing_condition(tenure: Tenure) -> Condition | None:
+def writing_condition(tenure: Tenure, url: str) -> Condition | None:
     """On what condition chains and journal are written."""
     if tenure is SOLE:
         return None
+    if (shared := locate(url).directory) is not None:
+        return FileFence(FileLeases(shared), tenure.holder, tenure.term)
     return fence(tenure.holder, tenure.term) if tenure.term else no_entry
 
 
 def _clock() -> float:
     """Continues while the machine sleeps, as a monotonic clock of Linux's does not."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def _process_identity() -> str:
+    """Of this process alone: several may use a shared directory, on any machine."""
+    return f"{socket.gethostname()}:{os.getpid()}:{uuid4()}"
 
 
 def _identity(state: Path) -> str:

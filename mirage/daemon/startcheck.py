@@ -57,8 +57,8 @@ def _check_own_files(state: Path) -> None:
 def _check_store(config: Config, state: Path) -> None:
     check_database(config.store.url, state / HEARTBEAT)
     check_room(config.store.url)
-    file = locate(config.store.url).file
-    if file is None or (file.exists() and file.stat().st_size):
+    location = locate(config.store.url)
+    if not (location.is_missing() or (location.file and not location.file.stat().st_size)):
         inspect_store(config.store.url).check("store.url")
 
 

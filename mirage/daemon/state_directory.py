@@ -199,14 +199,16 @@ def _check_private(folder: Path, key: str) -> None:
 def check_database(url: str, heartbeat: Path) -> None:
     """Make sure that a daemon which has run before does not begin again without its chains.
 
-    Raises ``ConfigError`` if its SQLite file is empty; a missing file may be intended, and is only logged.
+    Raises ``ConfigError`` if its SQLite file or shared directory is empty; a missing one may be intended, and is
+    only logged.
     """
-    file = locate(url).file
+    location = locate(url)
+    file = location.file or location.directory
     if file is None or not heartbeat.exists():
         return
     if not file.exists():
         text = "a daemon has run here before; its chains are lost unless you restore the file"
         _LOG.warning("event=database_missing file=%s text=%r", file, text)
-    elif not file.stat().st_size:
+    elif not (file.stat().st_size if location.file else newest_state(file)):
         problem = "is empty, although a daemon has run here before: all chains would be lost"
         raise ConfigError("store.url", f"{file} {problem}; put a backup in its place, or delete it to begin again")

@@ -147,8 +147,8 @@ def read_cluster_name(url: str) -> str:
 
     Raises ``ConfigError``, ``MissingExtra`` and ``StoreUnavailable``.
     """
-    file = locate(url).file
-    if file is not None and not (file.exists() and file.stat().st_size):
+    location = locate(url)
+    if location.is_missing() or (location.file is not None and not location.file.stat().st_size):
         return ""
     with closing(Database.at(url, _PATIENCE)) as database:
         return database.read(_read)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from mirage.domain.errors import StoreUnavailable
 from mirage.ownplaces import check_places
+from mirage.store.published_state import newest_state
 from mirage.store.restoration import mark_copy
 
 if TYPE_CHECKING:
@@ -32,9 +34,11 @@ class NoBackup(StoreUnavailable):
 
 
 def backup_place(location: Location, folder: Path | None, label: str) -> Path:
-    """Return a free name with ``label`` and time: next to a SQLite file; for a server in ``folder``."""
+    """Return a free name with ``label`` and time: next to a SQLite file or directory; for a server in ``folder``."""
     stamp = f"backup-{label}-{datetime.now(UTC).strftime('%Y%m%dT%H%M%SZ')}"
-    if location.file is not None:
+    if location.directory is not None:
+        place = location.directory.with_name(f"{location.directory.name}.{stamp}")
+    elif location.file is not None:
         place = location.file.with_name(f"{location.file.name}.{stamp}")
     else:
         place = (folder or Path.cwd()) / f"{Path(location.url.database or 'mirage').name}.{stamp}.dump"
@@ -52,7 +56,9 @@ def back_up(location: Location, target: Path, state: Path | None = None) -> None
     """
     try:
         with _unfinished(target, _trusted(location, state)) as part:
-            if location.file is not None:
+            if location.directory is not None:
+                _copy_state(location.directory, part)
+            elif location.file is not None:
                 _copy_file(location.file, part)
             else:
                 _dump_server(location.url, part)
@@ -64,7 +70,8 @@ def back_up(location: Location, target: Path, state: Path | None = None) -> None
 
 def _trusted(location: Location, state: Path | None) -> set[int]:
     """Who may change the directories of a copy."""
-    folders = [location.file.parent if location.file is not None else None, state]
+    place = location.file or location.directory
+    folders = [place.parent if place is not None else None, state]
     return {0, os.geteuid(), *(folder.stat().st_uid for folder in folders if folder is not None)}
 
 
@@ -122,12 +129,27 @@ def _copy_file(file: Path, part: Path) -> None:
     there = f"{file.as_uri()}?mode=rw"
     with closing(sqlite3.connect(there, uri=True)) as source, closing(sqlite3.connect(part)) as copy:
         source.backup(copy)  # all in one read: a busy writer would make it begin repeatedly
-        # One complete file without a log; opening it as a database turns the log on again.
-        copy.execute("PRAGMA journal_mode = DELETE")
-        mark_copy(copy)
-        [found] = copy.execute("PRAGMA integrity_check(1)").fetchone()
-        if found != "ok":
-            raise sqlite3.DatabaseError(f"the database is damaged ({found})")
+        _finish(copy)
+
+
+def _copy_state(directory: Path, part: Path) -> None:
+    """The newest state that was published."""
+    image = newest_state(directory)
+    if image is None:
+        raise FileNotFoundError(errno.ENOENT, "there is no state yet", str(directory))
+    with closing(sqlite3.connect(":memory:")) as source, closing(sqlite3.connect(part)) as copy:
+        source.deserialize(image)
+        source.backup(copy)
+        _finish(copy)
+
+
+def _finish(copy: sqlite3.Connection) -> None:
+    # One complete file without a log; opening it as a database turns the log on again.
+    copy.execute("PRAGMA journal_mode = DELETE")
+    mark_copy(copy)
+    [found] = copy.execute("PRAGMA integrity_check(1)").fetchone()
+    if found != "ok":
+        raise sqlite3.DatabaseError(f"the database is damaged ({found})")
 
 
 def _dump_server(url: URL, part: Path) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, TypeVar
 
+from sqlalchemy import URL
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from mirage.domain.errors import StoreUnavailable
 from mirage.store.location import BEGIN, OpenedFile, locate, make_room, postgres_engine, sqlite_engine
+from mirage.store.published_state import PublishedState, StateChanged
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
@@ -57,6 +60,8 @@ _POSTGRES = {
 _NO_ANSWER = ("the server does not answer or closed the connection", "check that it runs and can be reached")
 _UNKNOWN = ("the database reports an error", "see its message")
 
+_RACES = 20
+"""Attempts against other processes that write without a lease, such as two administration commands."""
 _OUR_BUGS = (IntegrityError, ProgrammingError, DataError)
 
 
@@ -118,11 +123,12 @@ class Database:
         file: OpenedFile | None = None,
         tables: Condition = _none,
         count: WriteCount | None = None,
+        shared: PublishedState | None = None,
     ) -> None:
         """``condition``: called within each writing transaction; raises to prevent its commit.
 
         ``file``: the SQLite file, which must not be replaced; ``tables``: raises if a server's tables have been
-        replaced; ``count``: counts writing transactions.
+        replaced; ``count``: counts writing transactions; ``shared``: the directory that the file is a copy of.
         """
         self.where = where
         self._file = file
@@ -130,6 +136,7 @@ class Database:
         self._condition = condition
         self._tables = tables
         self._count = count
+        self.shared = shared
         self._writing = engine.execution_options(**{BEGIN: "IMMEDIATE"})
         self._reading = engine
         if engine.dialect.name == "postgresql":
@@ -143,6 +150,10 @@ class Database:
         ``patience``: seconds to wait for other writers.
         """
         location = locate(url)
+        if location.directory is not None:
+            shared = PublishedState(location.directory)
+            engine = sqlite_engine(URL.create("sqlite", database=str(shared.copy)), patience, durable=False)
+            return cls(engine, location.shown, shared=shared)
         if location.file is None:
             return cls(postgres_engine(location.url, patience), location.shown)
         make_room(location.file)
@@ -150,11 +161,11 @@ class Database:
 
     def on_condition(self, condition: Condition, count: WriteCount | None = None) -> Database:
         """The same database, written to on a condition, its transactions counted."""
-        return Database(self._engine, self.where, condition, self._file, self._tables, count)
+        return Database(self._engine, self.where, condition, self._file, self._tables, count, self.shared)
 
     def on_tables(self, tables: Condition) -> Database:
         """The same database, written to as long as its tables are those of ``tables``."""
-        return Database(self._engine, self.where, self._condition, self._file, tables)
+        return Database(self._engine, self.where, self._condition, self._file, tables, shared=self.shared)
 
     def write(self, work: Callable[[Connection], T]) -> T:
         """Do ``work`` in one transaction, on disk on return.
@@ -163,29 +174,51 @@ class Database:
         it must not mind.
         """
 
-        count = self._count
+        count, shared = self._count, self.shared
 
         def on_condition(connection: Connection) -> T:
             self._tables(connection)
             self._condition(connection)
             if count is not None:
                 count.step(connection)
-            return work(connection)
+            done = work(connection)
+            if shared is not None:
+                shared.publish(connection)
+            return done
 
         if count is None:
-            return self._do(self._writing, on_condition)
+            return self._change(on_condition)
         with count.lock:
-            done = self._do(self._writing, on_condition)
+            done = self._change(on_condition)
             count.committed()
             return done
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """Do ``work``, which only reads, in one transaction."""
+        if self.shared is not None:
+            self.shared.follow()
         return self._do(self._reading, work)
+
+    def refresh(self) -> None:
+        """Read what other processes have published in a shared directory; every other kind shows it anyway."""
+        if self.shared is not None:
+            self.shared.refresh()
 
     def close(self) -> None:
         """Close every connection that is not in use."""
         self._engine.dispose()
+        if self.shared is not None:
+            self.shared.close()
+
+    def _change(self, work: Callable[[Connection], T]) -> T:
+        shared = self.shared
+        if shared is None:
+            return self._do(self._writing, work)
+        for _ in range(_RACES):
+            with suppress(StateChanged) if shared.follows else nullcontext(), shared.changing():
+                return self._do(self._writing, work)
+        with shared.changing():
+            return self._do(self._writing, work)
 
     def _do(self, engine: Engine, work: Callable[[Connection], T]) -> T:
         if self._file is not None:

@@ -19,6 +19,7 @@ from mirage.domain.bounds import path_problem
 from mirage.domain.errors import ConfigError, MissingExtra, StoreUnavailable
 from mirage.domain.texts import without_secrets
 from mirage.store.mounts import network_file_system
+from mirage.store.numbered_files import check_directory, unavailable
 
 if TYPE_CHECKING:
     import sqlite3
@@ -34,8 +35,11 @@ _PORT = "5432"
 _WAL_BYTES = 64 << 20
 
 
-def sqlite_engine(url: URL, patience: float) -> Engine:
-    """An engine on a SQLite file. ``patience``: seconds to wait for another writer."""
+def sqlite_engine(url: URL, patience: float, *, durable: bool = True) -> Engine:
+    """An engine on a SQLite file. ``patience``: seconds to wait for another writer.
+
+    ``durable``: whether a commit waits for the disk; a private copy need not.
+    """
     # The driver sets this busy timeout as it opens the file, before any statement: changing the journal mode may
     # already have to wait.
     engine = create_engine(url, connect_args={"timeout": patience}, pool_timeout=patience)
@@ -47,7 +51,7 @@ def sqlite_engine(url: URL, patience: float) -> Engine:
         connection.isolation_level = None
         connection.execute("PRAGMA journal_mode = WAL")
         # NORMAL would lose the last commits in a power cut: an intent must be on disk before it is acted upon.
-        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}")
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES}")
 
@@ -125,21 +129,31 @@ def check_server(host: str, port: str) -> None:
 
 
 _WRITABLE = "let the daemon's user write there, or name another file"
-_EXAMPLES = "sqlite:////var/lib/mirage/mirage.db or postgresql://mirage@localhost/mirage"
+_EXAMPLES = (
+    "sqlite:////var/lib/mirage/mirage.db, postgresql://mirage@localhost/mirage or directory:///home/me/mirage"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A database URL, and the file of a SQLite database."""
+    """A database URL, and the file of a SQLite database, or the directory of a shared one."""
 
     url: URL
     file: Path | None
-    """SQLite's file, absolute; ``None``: a PostgreSQL server."""
+    """SQLite's file, absolute; ``None``: a PostgreSQL server, or a shared directory."""
+    directory: Path | None = None
+    """A directory that processes on several machines share; ``None``: another kind."""
+
+    def is_missing(self) -> bool:
+        """Whether there is no file, or no directory: looking at the database would make one."""
+        place = self.file or self.directory
+        return place is not None and not os.path.lexists(place)
 
     @property
     def shown(self) -> str:
-        """For messages: the file, or the address without its password."""
-        return str(self.file) if self.file else without_secrets(self.url.render_as_string(hide_password=True))
+        """For messages: file or directory, or the address without its password."""
+        place = self.file or self.directory
+        return str(place) if place else without_secrets(self.url.render_as_string(hide_password=True))
 
 
 class OpenedFile:
@@ -179,6 +193,8 @@ def locate(text: str) -> Location:
         raise ConfigError("store", f"this is not a database URL, such as {_EXAMPLES}") from None
     if url.drivername in ("postgresql", "postgresql+psycopg"):
         return Location(_with_password_in_place(url).set(drivername="postgresql+psycopg"), None)
+    if url.drivername == "directory":
+        return Location(url, None, _directory(url))
     if url.drivername not in ("sqlite", "sqlite+pysqlite"):
         raise ConfigError("store", f"{url.drivername} is not supported; use {_EXAMPLES}")
     if not url.database or url.database == ":memory:" or url.query:
@@ -186,6 +202,12 @@ def locate(text: str) -> Location:
             "store", "a SQLite database is a plain file, such as sqlite:////var/lib/mirage/mirage.db"
         )
     return Location(url, Path(url.database).absolute())
+
+
+def _directory(url: URL) -> Path:
+    if url.host or url.username or url.query or not (url.database or "").strip("/"):
+        raise ConfigError("store", "a shared directory has an absolute path, such as directory:///home/me/mirage")
+    return Path("/", str(url.database).lstrip("/"))
 
 
 def _with_password_in_place(url: URL) -> URL:
@@ -213,7 +235,11 @@ def make_directory(directory: Path, mode: int) -> None:
 
 def check_room(url: str) -> None:
     """Raise as ``make_room`` would for the database at ``url``; nothing is made. A server has room."""
-    file = locate(url).file
+    location = locate(url)
+    if location.directory is not None:
+        _check_shared(location.directory)
+        return
+    file = location.file
     if file is None:
         return
     if problem := path_problem(str(file)):
@@ -223,6 +249,25 @@ def check_room(url: str) -> None:
     _check_local(file, directory)
     if not directory.is_dir() or not os.access(there, os.W_OK) or not os.access(directory, os.W_OK | os.X_OK):
         raise StoreUnavailable(f"{file}: cannot be made or written; {_WRITABLE}")
+
+
+def _check_shared(directory: Path) -> None:
+    if problem := path_problem(str(directory)):
+        raise ConfigError("store.url", f"{directory}: {problem}")
+    there = standing_directory(directory)
+    if there == directory:
+        check_directory(directory)
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        raise StoreUnavailable(f"{directory}: cannot be made or written; let this user write there, or name another")
+
+
+def make_shared(directory: Path) -> None:
+    """Make a shared directory where it is missing, for this user alone. Raises ``StoreUnavailable``."""
+    try:
+        make_directory(directory, 0o700)
+    except OSError as error:
+        raise unavailable(directory, error) from error
+    check_directory(directory)
 
 
 def make_room(file: Path) -> None:
@@ -246,5 +291,5 @@ def _check_local(file: Path, directory: Path) -> None:
         raise ConfigError(
             str(file),
             f"a database cannot be kept on a network file system ({kind}); name a file on a local disk "
-            f"(such as /var/tmp/{file.name}), or use PostgreSQL",
+            f"(such as /var/tmp/{file.name}), or use PostgreSQL, or directory:///PATH",
         )

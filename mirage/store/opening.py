@@ -17,6 +17,7 @@ from mirage.store.journal import OutcomeLog, SqlJournal
 from mirage.store.location import locate
 from mirage.store.restoration import RestorationStore, note_restoration, watched
 from mirage.store.schema import bring_up_to_date
+from mirage.store.shared_directory import FileFence
 from mirage.store.snapshots import SnapshotArchive
 from mirage.store.tables import audit, jobs, journal, outcomes, snapshots, waits
 from mirage.store.waits import SqlWaitHistory
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from mirage.domain.job import Seconds
     from mirage.store.database import Condition
+    from mirage.store.published_state import PublishedState
 
 _DAY = 86_400
 _BITE = 5_000
@@ -121,6 +123,7 @@ class Store:
 
     def stand_by(self) -> None:
         """Read chains again, and remember how far their leader has come. Raises ``StoreUnavailable``."""
+        self.database.refresh()
         witness(self.database, self.number)
         self.chains.forget()
 
@@ -141,19 +144,45 @@ class Store:
             self.database.close()
 
 
-def open_database(url: str, patience: float = _PATIENCE, backups: Path | None = None) -> Database:
+def open_database(
+    url: str, patience: float = _PATIENCE, backups: Path | None = None, condition: Condition | None = None
+) -> Database:
     """A database, made and brought to this version's schema where needed; raises as ``open_store``.
 
     Where it is a restored backup that is noted, and logged. One that is restored later is written to no more.
+    ``condition``: of every write to a shared directory, which is published as a whole.
     """
     database = Database.at(url, patience)
     try:
+        if database.shared is not None and condition is not None:
+            return _open_shared(database, database.shared, condition, (url, backups))
         bring_up_to_date(database, locate(url), backups)
         note_restoration(database, number_file(backups) if backups else None)
         return watched(database)
     except BaseException:
         database.close()
         raise
+
+
+def _open_shared(
+    database: Database, shared: PublishedState, condition: Condition, place: tuple[str, Path | None]
+) -> Database:
+    """A leader publishes at once; a standby only makes its own copy fit, also one that it reads later."""
+    url, backups = place
+    led = database.on_condition(condition)
+    if isinstance(condition, FileFence) and condition.term:
+        bring_up_to_date(led, locate(url), backups)
+        note_restoration(led, number_file(backups) if backups else None)
+        led.write(_nothing)
+    else:
+        shared.publishes = False
+        shared.on_read(lambda: bring_up_to_date(database, locate(url), None, keep=False))
+    shared.follows = False
+    return led
+
+
+def _nothing(connection: Connection) -> None:
+    """Publishes what is there: whatever the former leader has published is read then, and it publishes no more."""
 
 
 def _always(connection: Connection) -> None:
@@ -174,7 +203,7 @@ def open_store(
     on, such as that this daemon leads. Raises ``ConfigError`` (a wrong URL, a network file system, a schema of a
     newer Mirage), ``MissingExtra`` (PostgreSQL's driver) and ``StoreUnavailable``.
     """
-    database = open_database(url, patience, backups)
+    database = open_database(url, patience, backups, condition)
     file = number_file(backups) if backups else None
     count = WriteCount(database.read(read_number), database.where, file)
     leading = database.on_condition(condition or _always, count)

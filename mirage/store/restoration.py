@@ -134,7 +134,7 @@ def read_restoration(url: str) -> Restoration | None:
     ``None``: nothing, or there is no database. Raises ``ConfigError``, ``MissingExtra`` and ``StoreUnavailable``.
     """
     location = locate(url)
-    if location.file is not None and not (location.file.exists() and location.file.stat().st_size):
+    if location.is_missing() or (location.file is not None and not location.file.stat().st_size):
         return None
     with closing(Database.at(url, _PATIENCE)) as database:
         return database.read(lambda connection: _noted(connection) or _found(connection))

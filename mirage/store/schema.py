@@ -148,7 +148,7 @@ def inspect_store(url: str) -> Schema:
     Raises ``ConfigError``, ``MissingExtra`` and ``StoreUnavailable``.
     """
     location = locate(url)
-    if location.file is not None and not location.file.exists():
+    if location.is_missing():
         return no_schema()
     database = Database.at(url, _PATIENCE)
     try:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mirage.store.opening import Store
 
 # One worker runs all that need the server, so that there is one server.
-BOTH = ["sqlite", pytest.param("postgres", marks=pytest.mark.xdist_group("postgres"))]
+BOTH = ["sqlite", "directory", pytest.param("postgres", marks=pytest.mark.xdist_group("postgres"))]
 
 
 @pytest.fixture(scope="session")
@@ -32,6 +32,8 @@ def new_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     def make(kind: str) -> str:
         if kind == "sqlite":
             return f"sqlite:///{tmp_path_factory.mktemp('store')}/mirage.db"
+        if kind == "directory":
+            return f"directory://{tmp_path_factory.mktemp('store')}/shared"
         server: PostgresServer = request.getfixturevalue("postgres")
         return server.new_database(f"mirage_{os.getpid()}_{next(count)}")
 

@@ -9,18 +9,21 @@ from mirage.control.leader_election import LeaseTerms
 from mirage.daemon.doctor.finding import fail, ok, warn
 from mirage.domain.bounds import format_instant
 from mirage.domain.errors import MirageError
+from mirage.domain.lease import VACANT
 from mirage.store.about import read_cluster_name
 from mirage.store.database import Database
 from mirage.store.leases import SqlLeases
 from mirage.store.location import locate
 from mirage.store.restoration import read_restoration
 from mirage.store.schema import look_at
+from mirage.store.shared_directory import FileLeases
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mirage.config.model import Config
     from mirage.daemon.doctor.finding import Finding
+    from mirage.domain.lease import Lease
 
 
 def check_restoration(config: Config) -> Iterator[Finding]:
@@ -81,6 +84,9 @@ def check_leadership(config: Config) -> Iterator[Finding]:
 
 
 def _leader(url: str) -> str:
+    location = locate(url)
+    if location.directory is not None:
+        return _said(VACANT if location.is_missing() else FileLeases(location.directory).read())
     database = Database.at(url, _PATIENCE)
     try:
         schema = look_at(database)
@@ -89,4 +95,8 @@ def _leader(url: str) -> str:
         lease = SqlLeases(database).read()
     finally:
         database.close()
+    return _said(lease)
+
+
+def _said(lease: Lease) -> str:
     return "no daemon leads" if lease.vacant else f"{lease.name} has the lease, in term {lease.term}"
