@@ -18,6 +18,7 @@ from mirage.documentreading import parse_json
 from mirage.domain.bounds import path_problem
 from mirage.domain.errors import ConfigError, MirageError
 from mirage.store.location import locate, make_directory, standing_directory
+from mirage.store.published_state import RESTORED, newest_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -211,4 +212,5 @@ def check_database(url: str, heartbeat: Path) -> None:
         _LOG.warning("event=database_missing file=%s text=%r", file, text)
     elif not (file.stat().st_size if location.file else newest_state(file)):
         problem = "is empty, although a daemon has run here before: all chains would be lost"
-        raise ConfigError("store.url", f"{file} {problem}; put a backup in its place, or delete it to begin again")
+        place = "its place" if location.file else f"it as {RESTORED}"
+        raise ConfigError("store.url", f"{file} {problem}; put a backup in {place}, or delete it to begin again")

@@ -34,7 +34,7 @@ class NoBackup(StoreUnavailable):
 
 
 def backup_place(location: Location, folder: Path | None, label: str) -> Path:
-    """Return a free name with ``label`` and time: next to a SQLite file or directory; for a server in ``folder``."""
+    """Return a free name with ``label`` and time: next to file or directory; for a server in ``folder``."""
     stamp = f"backup-{label}-{datetime.now(UTC).strftime('%Y%m%dT%H%M%SZ')}"
     if location.directory is not None:
         place = location.directory.with_name(f"{location.directory.name}.{stamp}")

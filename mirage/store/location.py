@@ -258,7 +258,7 @@ def _check_shared(directory: Path) -> None:
     if there == directory:
         check_directory(directory)
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        raise StoreUnavailable(f"{directory}: cannot be made or written; let this user write there, or name another")
+        raise StoreUnavailable(f"{directory}: cannot be made or written; {_WRITABLE}")
 
 
 def make_shared(directory: Path) -> None:

@@ -1,8 +1,8 @@
 """A value in a directory that processes on several machines share: compare and swap without locks or a server.
 
 Each value is a file ``NAME.N`` that is never changed. A swap creates the next number by ``link``, which succeeds
-for one process only, also on network file systems (NFS, Lustre). Nothing else has to be current: a listing may lag,
-a process may stop for hours between two steps.
+for one process only, also on network file systems (NFS, Lustre). Nothing else has to be current: a listing may
+lag, a process may stop for hours between two steps.
 
 Old files are deleted, lowest number first. A process that stopped might therefore create a number that existed
 before. So after it has created N + 1 it opens N again: where N is gone, or is another file than the one that was
@@ -104,8 +104,8 @@ class NumberedFiles:
                 return found
         raise StoreUnavailable(
             f"{self._directory}: the files {self._name}.N that were there are missing; nothing is stored. Stop all"
-            f" processes that use the directory and put the files back. To begin again without what they held,"
-            f" remove {self._begun.name} as well, and start again"
+            f" processes that use the directory and put the files back. To begin again without what they held, or"
+            f" with a backup as state.db, remove {self._begun.name} as well, and start again"
         )
 
     def follows(self, known: Numbered | None) -> bool:
@@ -256,7 +256,7 @@ def check_directory(path: Path) -> None:
     except OSError as error:
         raise unavailable(path, error) from error
     if not stat.S_ISDIR(found.st_mode):
-        raise StoreUnavailable(f"{path}: this is no directory, or a symbolic link to one; name the directory itself")
+        raise StoreUnavailable(f"{path}: no directory, or a symbolic link; name the directory itself")
     _check_owner(found, path)
     if found.st_mode & 0o077:
         raise StoreUnavailable(f"{path}: the directory is open to other users; run: chmod 700 {path}")

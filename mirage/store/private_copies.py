@@ -25,7 +25,9 @@ class PrivateDirectory:
         try:
             self.path, self._lock = _made(place, prefix)
         except OSError as error:
-            raise StoreUnavailable(f"{place}: {error.strerror}; set TMPDIR to a directory on a local disk") from error
+            raise StoreUnavailable(
+                f"{place}: {error.strerror}; set TMPDIR to a directory on a local disk"
+            ) from error
 
     def close(self) -> None:
         """Remove it; a second call does nothing."""

@@ -10,12 +10,14 @@ published was read.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 import zlib
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
+from mirage.atomic_file import read_regular
 from mirage.domain.errors import LeadershipLost, StoreUnavailable
 from mirage.store.location import OpenedFile, make_shared
 from mirage.store.numbered_files import LARGEST, NumberedFiles, check_directory, unavailable
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from mirage.store.numbered_files import Numbered
 
 _KEPT = 4
+RESTORED = "state.db"
+"""A backup that was put into an empty directory."""
 _FAST = 1
 """Compression level: the time of a write matters more than some kilobytes."""
 _WAL_FLAGS = slice(18, 20)
@@ -153,13 +157,15 @@ class PublishedState:
     def _load(self) -> None:
         found = self._files.newest()
         if found is not None:
-            self._fill(self._files.path(found.number), found.content)
+            path = self._files.path(found.number)
+            self._fill(path, unpacked(path, found.content))
+        elif (backup := _backup(self._directory)) is not None:
+            self._fill(self._directory / RESTORED, backup)
         self._base, self._uncertain = found, False
         if self._prepare is not None:
             self._prepare()
 
-    def _fill(self, path: Path, content: bytes) -> None:
-        image = unpacked(path, content)
+    def _fill(self, path: Path, image: bytes) -> None:
         try:
             with closing(sqlite3.connect(":memory:")) as source, closing(self._connected()) as copy:
                 source.deserialize(image)
@@ -173,7 +179,10 @@ class PublishedState:
 
 
 def newest_state(directory: Path) -> bytes | None:
-    """The newest published database; ``None``: there is none yet. Raises ``StoreUnavailable``."""
+    """The newest published database, or the backup to begin with; ``None``: neither is there.
+
+    Raises ``StoreUnavailable``.
+    """
     try:
         directory.lstat()
     except FileNotFoundError:
@@ -183,14 +192,27 @@ def newest_state(directory: Path) -> bytes | None:
     check_directory(directory)
     files = NumberedFiles(directory, "state", _KEPT)
     found = files.newest()
-    return None if found is None else unpacked(files.path(found.number), found.content)
+    return _backup(directory) if found is None else unpacked(files.path(found.number), found.content)
+
+
+def _backup(directory: Path) -> bytes | None:
+    path = directory / RESTORED
+    try:
+        content = read_regular(path, LARGEST, follow_links=False, owner=os.geteuid())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise unavailable(path, error) from error
+    return _without_log(content) if content else None
+
+
+def _without_log(image: bytes) -> bytes:
+    """Without the mark of a write-ahead log, which a database in memory cannot have."""
+    return image[: _WAL_FLAGS.start] + b"\1\1" + image[_WAL_FLAGS.stop :]
 
 
 def _packed(image: bytes) -> bytes:
-    """Without the mark of a write-ahead log, which a database in memory cannot have."""
-    plain = bytearray(image)
-    plain[_WAL_FLAGS] = b"\1\1"
-    return zlib.compress(plain, _FAST)
+    return zlib.compress(_without_log(image), _FAST)
 
 
 def unpacked(path: Path, content: bytes) -> bytes:

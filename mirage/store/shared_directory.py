@@ -1,4 +1,4 @@
-"""The lease on leadership as files of a directory that several machines share, and the fence of its holder's writes."""
+"""The lease on leadership as files of a shared directory, and the fence of its holder's writes."""
 
 from __future__ import annotations
 

@@ -51,7 +51,13 @@ def filled(url: str) -> str:
 
 def restore(backup: Path, url: str) -> None:
     """The procedure of docs/deploy.md."""
-    file = locate(url).file
+    location = locate(url)
+    if location.directory is not None:
+        for each in location.directory.iterdir():
+            each.unlink()
+        shutil.copyfile(backup, location.directory / "state.db")
+        return
+    file = location.file
     if file is None:
         argv = ["pg_restore", "--clean", "--if-exists", "--no-owner", "-d", url, str(backup)]
         subprocess.run(argv, check=True)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mirage.ports import ChainStore
     from mirage.store.opening import Store
 
-ALL = ["memory", "sqlite", pytest.param("postgres", marks=pytest.mark.xdist_group("postgres"))]
+ALL = ["memory", "sqlite", "directory", pytest.param("postgres", marks=pytest.mark.xdist_group("postgres"))]
 
 
 @pytest.fixture(params=ALL)

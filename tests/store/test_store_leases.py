@@ -1,9 +1,11 @@
-"""The lease in SQLite and PostgreSQL: atomic compare and swap, and fencing of its holder's writes."""
+"""The lease in each kind of database: atomic compare and swap, and fencing of its holder's writes."""
 
 from __future__ import annotations
 
 import contextlib
+import tempfile
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,24 +14,46 @@ from hypothesis import strategies as st
 from sqlalchemy import delete
 from stored_values import ran, record
 
+from mirage.bootstrap.leadership import writing_condition
+from mirage.control.leader_election import Tenure
 from mirage.domain.chain import ChainId
 from mirage.domain.errors import LeadershipLost, StoreUnavailable
 from mirage.domain.journal import Entry, EntryKind
 from mirage.domain.lease import VACANT, Lease
-from mirage.store.leases import SqlLeases, fence, no_entry
-from mirage.store.opening import open_store
+from mirage.store.leases import SqlLeases, fence
+from mirage.store.location import locate
+from mirage.store.opening import open_database, open_store
+from mirage.store.shared_directory import FileLeases, open_leases
 from mirage.store.tables import leases as table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    from mirage.ports import Leases
     from mirage.store.opening import Store
+
+
+@contextlib.contextmanager
+def leases_of(url: str) -> Iterator[Leases]:
+    """As a daemon has them; any number at a time."""
+    if locate(url).directory is not None:
+        yield open_leases(url)
+        return
+    with contextlib.closing(open_database(url)) as database:
+        yield SqlLeases(database)
+
+
+def store_in_term(url: str, lease: Lease = VACANT) -> Store:
+    """A store as the holder of the lease opens it, or as a standby does."""
+    return open_store(url, condition=writing_condition(Tenure(lease.holder, lease.term, str, str), url))
+
 
 FIRST, SECOND = Lease("id1", "head1", 1), Lease("id2", "head2", 2)
 
 
-def test_nobody_has_it_at_first(store: Store) -> None:
-    assert SqlLeases(store.database).read() == VACANT
+def test_nobody_has_it_at_first(url: str) -> None:
+    with leases_of(url) as leases:
+        assert leases.read() == VACANT
 
 
 LEASES = st.builds(Lease, st.sampled_from(["", "a", "b"]), st.just("n"), st.integers(0, 2), st.integers(0, 1))
@@ -41,7 +65,18 @@ def test_a_swap_happens_where_the_old_lease_is_there_or_the_new_one_already(
     shared_store: Store, swaps: list[tuple[Lease, Lease]]
 ) -> None:
     shared_store.database.write(lambda connection: connection.execute(delete(table)))
-    leases, there = SqlLeases(shared_store.database), VACANT
+    check_swaps(SqlLeases(shared_store.database), swaps)
+
+
+@given(swaps=st.lists(st.tuples(LEASES, LEASES), max_size=30))
+@settings(max_examples=60, deadline=None)
+def test_a_swap_of_files_happens_where_it_would_in_a_database(swaps: list[tuple[Lease, Lease]]) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        check_swaps(FileLeases(Path(directory)), swaps)
+
+
+def check_swaps(leases: Leases, swaps: list[tuple[Lease, Lease]]) -> None:
+    there = VACANT
     for old, new in [(VACANT, Lease("a", "n", 1)), *swaps]:
         happens = _key(there) in (_key(old), _key(new))
         assert leases.swap(old, new) is happens
@@ -54,34 +89,29 @@ def _key(lease: Lease) -> tuple[str, int, int]:
 
 
 def test_of_many_that_take_it_at_once_one_gets_it(url: str) -> None:
-    stores = [open_store(url) for _ in range(6)]
-    start, won = threading.Barrier(len(stores)), []
+    start, won = threading.Barrier(6), []
 
-    def take(k: int, store: Store) -> None:
+    def take(k: int, leases: Leases) -> None:
         start.wait()
-        if SqlLeases(store.database).swap(VACANT, Lease(f"id{k}", f"head{k}", 1)):
+        if leases.swap(VACANT, Lease(f"id{k}", f"head{k}", 1)):
             won.append(f"head{k}")
 
-    threads = [threading.Thread(target=take, args=pair) for pair in enumerate(stores)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert won == [SqlLeases(stores[0].database).read().name]
-    for store in stores:
-        store.close()
-
-
-def led_by(url: str, lease: Lease) -> Store:
-    return open_store(url, condition=fence(lease.holder, lease.term))
+    with contextlib.ExitStack() as opened:
+        each = [opened.enter_context(leases_of(url)) for _ in range(6)]
+        threads = [threading.Thread(target=take, args=pair) for pair in enumerate(each)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert won == [each[0].read().name]
 
 
 def test_a_deposed_leader_writes_neither_chains_nor_journal(url: str) -> None:
-    deposed = led_by(url, FIRST)
-    leases = SqlLeases(deposed.database)
-    leases.swap(VACANT, FIRST)
-    deposed.chains.save(record())
-    leases.swap(FIRST, SECOND)
+    with leases_of(url) as leases:
+        leases.swap(VACANT, FIRST)
+        deposed = store_in_term(url, FIRST)
+        deposed.chains.save(record())
+        leases.swap(FIRST, SECOND)
     deposed.journal.write(Entry(1, ChainId("svc"), EntryKind.ACTION, "too late"))
     for act in (
         lambda: deposed.chains.save(record().with_link(ran(1, 100, 200))),
@@ -89,21 +119,25 @@ def test_a_deposed_leader_writes_neither_chains_nor_journal(url: str) -> None:
     ):
         with pytest.raises(LeadershipLost, match="head2 leads since, in term 2; ours was 1"):
             act()
-    leading = led_by(url, SECOND)
+    leading = store_in_term(url, SECOND)
     assert leading.chains.load() == (record(),)
     assert leading.journal.read() == ()
     leading.chains.save(record().with_link(ran(1, 100, 200)))
-    deposed.chains.forget()
+    deposed.stand_by()
     assert deposed.chains.load() == leading.chains.load(), "who stands by may look"
     leading.close()
     deposed.database.close()
 
 
 def test_who_stands_by_writes_no_chain(url: str) -> None:
-    standing_by = open_store(url, condition=no_entry)
+    standing_by = store_in_term(url)
     with pytest.raises(LeadershipLost, match="no daemon is the leader"):
         standing_by.chains.save(record())
     standing_by.close()
+
+
+def led_by(url: str, lease: Lease) -> Store:
+    return open_store(url, condition=fence(lease.holder, lease.term))
 
 
 @pytest.mark.xdist_group("postgres")

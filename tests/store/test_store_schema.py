@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from stored_values import record
 
 from mirage.domain.errors import ConfigError
 from mirage.store import mounts
+from mirage.store.database import Database
 from mirage.store.location import locate
 from mirage.store.mounts import file_system
 from mirage.store.opening import open_store
@@ -56,11 +58,11 @@ def test_a_newer_schema_is_refused_and_left_alone(url: str) -> None:
     with pytest.raises(ConfigError, match=r"schema is 9999, which this version does not know .*newer Mirage"):
         open_store(url)
     ours = text("UPDATE alembic_version SET version_num = :ours").bindparams(ours=no_schema().wanted)
-    store.database.write(lambda c: c.execute(ours))
+    with closing(Database.at(url, 5.0)) as database:
+        database.write(lambda c: c.execute(ours))
     again = open_store(url)
     assert again.chains.load() == (record(),)
     again.close()
-    store.close()
 
 
 def test_several_processes_may_open_an_empty_database_at_once(url: str) -> None:
