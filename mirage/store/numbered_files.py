@@ -94,14 +94,12 @@ class NumberedFiles:
             if attempt:
                 time.sleep(pause)
                 pause *= 2
-            number = max(self._known, *self._numbers(self._names()), 0)
-            if not number:
-                if not self._exists(self._begun):
-                    return None
-                continue
+            number = max(self._known, *self._numbers(self._names()), 1)
             if (found := self._newest_from(number)) is not None:
                 self._known = found.number
                 return found
+            if number == 1 and not self._exists(self._begun):
+                return None
         raise StoreUnavailable(
             f"{self._directory}: the files {self._name}.N that were there are missing; nothing is stored. Stop all"
             f" processes that use the directory and put the files back. To begin again without what they held, or"
