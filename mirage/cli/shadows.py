@@ -95,10 +95,11 @@ def measurements(config: Config, since: str) -> tuple[ShadowScore, ...]:
     from mirage.control.clocks import WallClock, read_clock
     from mirage.domain.objective import Weights
     from mirage.replay.shadows import shadow_results
+    from mirage.store.location import locate
     from mirage.store.opening import open_store
 
     url, span = config.store.url, duration_of("--since", since)
-    if url.startswith("sqlite:///") and not Path(url.removeprefix("sqlite:///")).exists():
+    if locate(url).is_missing():
         return ()
     clock = read_clock(Path(config.cluster.clock)) if config.cluster.clock else WallClock()
     store = open_store(url)

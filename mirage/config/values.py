@@ -63,6 +63,8 @@ def database_url(value: str) -> str:
     kind, _, file = value.partition(":///")
     if kind.startswith("sqlite") and file and not file.startswith(("/", ":memory:")):
         raise ValueError("expected an absolute path, hence four slashes: sqlite:////var/lib/mirage/mirage.db")
+    if value.startswith("directory:") and not (kind == "directory" and file.strip("/")):
+        raise ValueError("expected an absolute path, such as directory:///home/me/mirage")
     return value
 
 

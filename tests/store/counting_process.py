@@ -17,6 +17,12 @@ from mirage.store.shared_directory import open_leases
 LENGTH = 0.6
 
 
+def report(line: str) -> None:
+    """Write a line at once."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
 def count(connection: object) -> int:
     """Count up within a transaction."""
     number = int(read_about(connection, "counter") or "0") + 1  # type: ignore[arg-type]
@@ -30,7 +36,7 @@ def lead(url: str, campaign: LeaderElection, chance: random.Random) -> None:
     try:
         for _ in range(chance.randint(1, 12)):
             number = store.database.write(count)
-            print(campaign.term, number, flush=True)
+            report(f"{campaign.term} {number}")
             if campaign.candidate.due <= time.monotonic():
                 campaign.step()
             if chance.random() < 0.1:
@@ -43,7 +49,7 @@ def lead(url: str, campaign: LeaderElection, chance: random.Random) -> None:
 
 def main(url: str, seed: str) -> None:
     """Compete for the lease for ever."""
-    chance = random.Random(seed)  # noqa: S311
+    chance = random.Random(seed)
     leases = open_leases(url)
     while True:
         candidate = LeaderCandidate(str(uuid4()), seed, LeaseTerms(LENGTH))
@@ -53,7 +59,7 @@ def main(url: str, seed: str) -> None:
         try:
             lead(url, campaign, chance)
         except StoreUnavailable as error:
-            print(f"# {error}", flush=True)
+            report(f"# {error}")
         if chance.random() < 0.7:
             campaign.resign()
 

@@ -1,4 +1,4 @@
-"""Compare and swap by numbered files: against a list as the reference, with stopped processes and late listings."""
+"""Compare and swap by numbered files, against a list as the reference; processes that stop, late listings."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _LateListing:
         self.lag = 0
 
     def note(self, directory: Path) -> None:
-        self.past.append(os.listdir(directory))
+        self.past.append([each.name for each in directory.iterdir()])
 
     def __call__(self, directory: Path) -> Sequence[str]:
         del directory
