@@ -68,8 +68,7 @@ def assemble(
     watching.know(guards)
     policy = build_policy(config, world.clock.rate)
     pace, commands = Pace(build_pacing(config), np.random.default_rng()), CommandQueue()
-    condition = writing_condition(tenure, config.store.url)
-    store = open_store(config.store.url, backups=Path(config.service.state), condition=condition)
+    store = _opened_store(config, tenure)
     world = _identified(world, store, tenure)
     jobs, windows = StoredJobs(store.jobs, world.clock), QueueWindows()
     refill(windows, store.snapshots, world.clock.now())
@@ -119,6 +118,11 @@ def assemble(
     if config.api.enabled:
         _add_interface(service, world)
     return service
+
+
+def _opened_store(config: Config, tenure: Tenure) -> Store:
+    condition = writing_condition(tenure, config.store.url)
+    return open_store(config.store.url, backups=Path(config.service.state), condition=condition)
 
 
 def _holders(config: Config, store: Store) -> tuple[Holders | None, PuttingAway]:

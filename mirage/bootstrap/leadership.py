@@ -13,10 +13,9 @@ from uuid import uuid4
 from mirage.atomic_file import write_atomically
 from mirage.control.leader_election import SOLE, LeaderCandidate, LeaderElection, LeaseTerms
 from mirage.domain.errors import ConfigError
-from mirage.store.leases import SqlLeases, fence, no_entry
+from mirage.store.leases import FileFence, FileLeases, SqlLeases, fence, no_entry, open_leases
 from mirage.store.location import locate
 from mirage.store.opening import open_database
-from mirage.store.shared_directory import FileFence, FileLeases, open_leases
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

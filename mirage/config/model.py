@@ -237,8 +237,7 @@ class StoreSection(ConfigSection):
     """Database."""
 
     url: DatabaseUrl = ""
-    """sqlite:////ABSOLUTE/FILE (4 slashes), postgresql://USER@HOST/NAME, or directory:///ABSOLUTE/DIR, which one
-    user's processes on several nodes share (NFS, Lustre). Empty: mirage.db in service.state."""
+    """sqlite:////FILE (4 slashes), postgresql://USER@HOST/NAME, directory:///DIR. Empty: service.state/mirage.db."""
     lease: Annotated[int, Field(ge=3, le=3_600), SECONDS] = 45
     """Leader lease: real seconds of silence after which another daemon on the same database takes over."""
     snapshot_every: Duration = 600

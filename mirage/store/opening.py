@@ -14,10 +14,10 @@ from mirage.store.chains import SqlChainStore
 from mirage.store.database import Database
 from mirage.store.jobs import JobArchive
 from mirage.store.journal import OutcomeLog, SqlJournal
+from mirage.store.leases import FileFence
 from mirage.store.location import locate
 from mirage.store.restoration import RestorationStore, note_restoration, watched
 from mirage.store.schema import bring_up_to_date
-from mirage.store.shared_directory import FileFence
 from mirage.store.snapshots import SnapshotArchive
 from mirage.store.tables import audit, jobs, journal, outcomes, snapshots, waits
 from mirage.store.waits import SqlWaitHistory

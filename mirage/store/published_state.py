@@ -21,8 +21,7 @@ from mirage.atomic_file import read_regular
 from mirage.domain.errors import LeadershipLost, StoreUnavailable
 from mirage.store.location import OpenedFile, make_shared
 from mirage.store.numbered_files import LARGEST, NumberedFiles, check_directory, unavailable
-from mirage.store.private_copies import PrivateDirectory
-from mirage.store.shrinking import LIMIT, shrink
+from mirage.store.private_copies import LIMIT, PrivateDirectory, shrink
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,8 +11,8 @@ from mirage.bootstrap.leadership import writing_condition
 from mirage.control.leader_election import LeaderCandidate, LeaderElection, LeaseTerms, Tenure
 from mirage.domain.errors import StoreUnavailable
 from mirage.store.about import read_about, write_about
+from mirage.store.leases import open_leases
 from mirage.store.opening import open_store
-from mirage.store.shared_directory import open_leases
 
 LENGTH = 0.6
 

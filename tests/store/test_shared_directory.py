@@ -18,13 +18,12 @@ from mirage.domain.chain import ChainId
 from mirage.domain.errors import ConfigError, LeadershipLost, StoreUnavailable
 from mirage.domain.journal import Entry, EntryKind
 from mirage.domain.lease import VACANT
-from mirage.store import shrinking
 from mirage.store.database import Database
+from mirage.store.leases import FileFence, open_leases
 from mirage.store.location import check_room, locate
 from mirage.store.opening import open_store
-from mirage.store.private_copies import PrivateDirectory
+from mirage.store.private_copies import PrivateDirectory, shrink
 from mirage.store.published_state import newest_state
-from mirage.store.shared_directory import FileFence, open_leases
 from mirage.store.tables import journal, waits
 
 if TYPE_CHECKING:
@@ -152,7 +151,7 @@ def test_shrink_keeps_chains_and_the_newest_history(address: str) -> None:
         store.journal.write(Entry(7, ChainId("svc"), EntryKind.ACTION, "kept"))
         store.journal.flush()
         assert store.database.shared is not None
-        shrinking.shrink(store.database.shared.copy, limit=1 << 20)
+        shrink(store.database.shared.copy, limit=1 << 20)
         left = store.database.read(lambda c: c.execute(select(waits.c.start)).scalars().all())
         assert 0 < len(left) < 10_000
         assert sorted(left) == list(range(20_006 - len(left), 20_006)), "the newest"

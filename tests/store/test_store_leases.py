@@ -20,10 +20,9 @@ from mirage.domain.chain import ChainId
 from mirage.domain.errors import LeadershipLost, StoreUnavailable
 from mirage.domain.journal import Entry, EntryKind
 from mirage.domain.lease import VACANT, Lease
-from mirage.store.leases import SqlLeases, fence
+from mirage.store.leases import FileLeases, SqlLeases, fence, open_leases
 from mirage.store.location import locate
 from mirage.store.opening import open_database, open_store
-from mirage.store.shared_directory import FileLeases, open_leases
 from mirage.store.tables import leases as table
 
 if TYPE_CHECKING:

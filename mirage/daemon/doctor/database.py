@@ -12,11 +12,10 @@ from mirage.domain.errors import MirageError
 from mirage.domain.lease import VACANT
 from mirage.store.about import read_cluster_name
 from mirage.store.database import Database
-from mirage.store.leases import SqlLeases
+from mirage.store.leases import FileLeases, SqlLeases
 from mirage.store.location import locate
 from mirage.store.restoration import read_restoration
 from mirage.store.schema import look_at
-from mirage.store.shared_directory import FileLeases
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
