@@ -237,7 +237,7 @@ class StoreSection(ConfigSection):
     """Database."""
 
     url: DatabaseUrl = ""
-    """sqlite:////FILE (4 slashes), postgresql://USER@HOST/NAME, directory:///DIR. Empty: service.state/mirage.db."""
+    """sqlite:////FILE (4 slashes), postgresql://USER@HOST/NAME, directory:///DIR. Empty: mirage.db in state."""
     lease: Annotated[int, Field(ge=3, le=3_600), SECONDS] = 45
     """Leader lease: real seconds of silence after which another daemon on the same database takes over."""
     snapshot_every: Duration = 600
