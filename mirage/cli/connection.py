@@ -115,7 +115,9 @@ def _start_brief(path: Path, state: Path, calls: Calls) -> None:
             "or fails. `mirage install cron` writes it again; or start a daemon: `mirage daemon &`"
         )
     log = state / _LOG_FILE
-    with os.fdopen(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600), "ab") as output:
+    with os.fdopen(
+        os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600), "ab"
+    ) as output:
         if output.tell() > _LONGEST_LOG:
             output.truncate(0)
         words = own_python("-m", "mirage", "cycle", f"--linger={_LINGER}s")
