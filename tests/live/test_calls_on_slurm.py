@@ -79,3 +79,19 @@ def test_the_line_in_crontab_works_in_crons_environment(shell: Shell) -> None:
     shell.testbed.wait_until(lambda: "mirage cycle" not in shell.type("ps x -o args"), PATIENCE, "its end")
     assert table.read_text() == ""
     assert not shell.says("mirage chains", "CHAIN")
+
+
+def test_a_link_without_its_directory_does_not_begin_again_elsewhere(shell: Shell) -> None:
+    """Slurm runs such a job in /tmp."""
+    script = (
+        "#!/bin/bash\n#SBATCH -J gone -N1 --exclusive -t 5 -o {home}/gone-%j.log\npwd >>{home}/places\nsleep 999\n"
+    )
+    (shell.home / "gone.sh").write_text(script.format(home=shell.home))
+    shell.type("mirage cycle --every 1m")
+    shell.type("mkdir work && cd work && mirage submit --links 9 --on-failure stop ../gone.sh")
+    shell.testbed.wait_until((shell.home / "places").exists, PATIENCE, "the first link")
+    (shell.home / "work").rename(shell.home / "elsewhere")
+    shell.testbed.wait_until(lambda: shell.says("mirage chains -t all", "FAILED"), PATIENCE, "the failed link")
+    assert (shell.home / "places").read_text().split() == [str(shell.home / "work")]
+    assert "working directory of the links not found" in shell.type("mirage explain gone | tr '\\n' ' '")
+    shell.testbed.wait_until(lambda: not shell.testbed.queue(), PATIENCE, "the end of its jobs")
