@@ -60,7 +60,7 @@ def connect(path: str = "", *, starting: bool = True) -> Client:
     return Client(path or str(_default(os.environ, os.getuid(), starting=starting)))
 
 
-def _default(environ: Mapping[str, str], uid: int, *, starting: bool) -> Address:
+def _default(environ: Mapping[str, str], uid: int, *, starting: bool = False) -> Address:
     """Find the daemon as ``mirage.client`` does; without a name, by the rules for the daemon's directories."""
     from mirage.config.places import SOCKET, daemon_socket, default_places
 

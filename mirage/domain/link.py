@@ -145,6 +145,7 @@ class Link:
     unpinned: bool = False  # submitted without a hold: there is nothing to release
     telling: Seconds = ABSENT  # since when it may have the signal to exit: whether that arrived is unknown
     retired: Seconds = ABSENT  # when it got the signal to exit; a later end is no failure
+    withdrawn: bool = False  # retired as it waited, by a change of the chain; one that starts all the same is not
     lost: tuple[Seconds, ...] = ()  # its submissions that the backend did not survive
     requeued: bool = False  # its run ended as its job went back to the queue
     looks: bool = False

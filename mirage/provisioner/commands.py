@@ -70,7 +70,7 @@ def _fitting(record: ChainRecord, before: Chain, now: Seconds) -> ChainRecord:
             return record.with_link(replace(waiting, unpinned=True))
     if waiting.state is LinkState.PLANNED:
         raise ConfigError("chain", _UNSEEN.format(waiting.index))
-    return record.with_link(replace(waiting, retired=now))
+    return record.with_link(replace(waiting, retired=now, withdrawn=True))
 
 
 def _ends(chain: Chain) -> tuple[object, ...]:

@@ -217,7 +217,7 @@ def _(event: LinkStarted, record: ChainRecord, now: Seconds) -> ChainRecord:
         return record.with_link(replace(link, state=LinkState.RUNNING))
     limited = with_limit(record, event, max(limit_end(record, event), event.end), now)
     running = replace(limited, state=LinkState.RUNNING, end=event.end, job_state=JobState.RUNNING)
-    return record.with_link(running)
+    return record.with_link(replace(running, retired=ABSENT, withdrawn=False) if link.withdrawn else running)
 
 
 @_apply.register

@@ -147,7 +147,7 @@ class Location:
     def is_missing(self) -> bool:
         """Whether there is no file, or no directory: looking at the database would make one."""
         place = self.file or self.directory
-        return place is not None and not os.path.lexists(place)
+        return place is not None and not place.exists()
 
     @property
     def shown(self) -> str:

@@ -179,10 +179,10 @@ def standings(slurm: FakeSlurm, clock: At) -> CliStandings:
     return CliStandings(CommandRunner(slurm.environment("alice"), 10), clock)
 
 
-def test_a_standing_is_what_slurm_says(standings: CliStandings, clock: At) -> None:
+def test_a_standing_is_what_slurm_says(standings: CliStandings) -> None:
     assert standings.refresh() == "fair shares, limits and reservations are available"
     shares = read_shares(text(VERSION, "sshare.txt"))
-    assert standings.standing(asked()) == Standing(shares["research", "alice"], NO_LIMIT, 0, clock.time)
+    assert standings.standing(asked()) == Standing(shares["research", "alice"], NO_LIMIT, 0)
     limited = standings.standing(asked(account="limited"))
     assert (limited.fair_share, limited.jobs_left) == (shares["limited", "alice"], 0)
     assert standings.standing(asked("bob", "limited")).jobs_left == 1

@@ -212,6 +212,28 @@ def test_an_update_between_any_two_cycles_leaves_one_writer_alone() -> None:
             assert all(outcome.overlap == 0 for outcome in one.record.outcomes()), (hour, changed)
 
 
+@pytest.mark.parametrize("policy", [HandoverPolicy.NONE, HandoverPolicy.ON_START])
+@pytest.mark.parametrize("changed", ["failures", "predictor"])
+def test_a_link_that_has_started_since_the_last_cycle_is_not_cancelled(
+    policy: HandoverPolicy, changed: str
+) -> None:
+    """What the command finds stored is up to a cycle old."""
+    both = service(**PINNED, handover=HandoverSettings(policy, WarnSignal("TERM", 60)))
+    both.run(48 * HOUR - 60)
+    assert both.record.waiting is not None
+    both.cluster.advance(48 * HOUR + 30)
+    before = both.record.chain
+    stop = FailurePolicies(exit=FailurePolicy(FailureAction.STOP))
+    after = {
+        "failures": replace(before, failures=stop),
+        "predictor": replace(before, predictor="reactive"),
+    }[changed]
+    update(both, after)
+    both.run(300 * HOUR)
+    assert [link.job_state for link in both.record.links] == [JobState.TIMEOUT] * 2
+    assert both.record.status is ChainStatus.DONE
+
+
 def test_nothing_to_change_no_such_predictor_and_a_chain_that_is_over_are_told() -> None:
     both = service()
     both.cycle()

@@ -62,6 +62,11 @@ def test_it_ends_when_nothing_is_due_and_nobody_uses_it(
     assert not run.over(requests, 1), "one is connected"
 
 
+def answers(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as tried:
+        return tried.connect_ex(str(path)) == 0
+
+
 def test_a_chain_runs_by_calls_alone(folder: DaemonFolder) -> None:
     folder.add_chain(links=4)
     state, calls = folder.folder / "state", 0
@@ -94,7 +99,7 @@ def test_a_call_fails_where_slurm_does_not_answer(folder: DaemonFolder) -> None:
 def test_it_stays_while_it_is_used_and_no_longer(folder: DaemonFolder) -> None:
     path = folder.folder / "run" / "api.sock"
     with folder.start("--brief=0,3") as daemon:
-        wait_until(path.exists, "the socket")
+        wait_until(lambda: answers(path), "the socket")
         with socket.socket(socket.AF_UNIX) as used:
             used.connect(str(path))
             time.sleep(5)
