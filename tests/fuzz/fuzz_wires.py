@@ -26,7 +26,7 @@ from mirage.client.errors import ClientError
 from mirage.client.records import read
 from mirage.client.transport import Transport
 from mirage.control.clocks import read_clock
-from mirage.daemon.brief import CALLS, read_calls
+from mirage.daemon.brief import read_calls
 from mirage.daemon.doctor.finding import read_settings
 from mirage.daemon.doctor.slurm_settings import check_settings
 from mirage.daemon.state_directory import read_beat
@@ -127,7 +127,7 @@ TARGETS = (
     Target("fine duration", parse_fine, ("15ms", "2m", "1.5 h")),
     Target("address of a gateway to listen at", address_of, ("127.0.0.1:8800", "[::1]:0"), (ValueError,)),
     Target("state of tasks", Beside(state, "status.json", folder=True), (TASKS,)),
-    Target("calls", Beside(read_calls, CALLS, folder=True), (b'{"at": 1.5, "every": 6, "daily": 0}',), ()),
+    Target(
         "calls", Beside(read_calls, "cycle.json", folder=True), (b'{"at": 1.5, "every": 600, "daily": 0}',), ()
     ),
     Target("heartbeat", Beside(read_beat, "beat.json"), (BEAT,), ()),
