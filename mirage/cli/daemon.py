@@ -77,7 +77,7 @@ def cycle_command(
     from mirage.bootstrap.assembly import build
     from mirage.cli.arguments import duration_of
     from mirage.config.loading import load_config
-    from mirage.daemon.brief import Term
+    from mirage.daemon.brief import Term, note_call
     from mirage.daemon.process import leave, run_daemon
     from mirage.daemon.state_directory import AlreadyRunning
 
@@ -89,6 +89,8 @@ def cycle_command(
             leave(run_daemon(lambda: load_config(file), build, brief=term))
         except AlreadyRunning as error:
             if not term.linger or time.monotonic() > limit:
+                if term.every:
+                    note_call(Path(load_config(file).config.service.state), term.every)
                 show(f"nothing to do: {str(error).partition(' (')[0]}", err=True)
                 return
         time.sleep(0.1)

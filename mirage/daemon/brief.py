@@ -56,6 +56,13 @@ def read_calls(state: Path) -> Calls | None:
         return None
 
 
+def note_call(state: Path, every: float, *, daily: bool = False) -> None:
+    """Store that a call came, and whether it did the ``daily`` work. Raises ``OSError``."""
+    known, now = read_calls(state), time.time()
+    done = now if daily else known.daily if known is not None else 0.0
+    write_atomically(state / CALLS, json.dumps(asdict(Calls(now, every, done))).encode())
+
+
 @dataclass(frozen=True, slots=True)
 class Term:
     """How long a brief daemon runs."""
@@ -105,9 +112,6 @@ class BriefRun:
         return bool(self._term.every) and (known is None or abs(time.time() - known.daily) > _DAY)
 
     def note(self, *, daily: bool) -> None:
-        """Store that this call came, and did the ``daily`` work. Raises ``OSError``."""
-        if not self._term.every:
-            return
-        known, now = read_calls(self._state), time.time()
-        done = now if daily or known is None else known.daily
-        write_atomically(self._state / CALLS, json.dumps(asdict(Calls(now, self._term.every, done))).encode())
+        """As ``note_call``, where it was one."""
+        if self._term.every:
+            note_call(self._state, self._term.every, daily=daily)
