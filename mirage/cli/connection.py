@@ -83,8 +83,10 @@ def _calls(state: Path) -> Calls | None:
 
     Root starts no daemon in the directory of the site's account. What reads the file is imported only if needed.
     """
+    from mirage.config.places import CALLS
+
     try:
-        owners = {(state / "cycle.json").lstat().st_uid, state.stat().st_uid}
+        owners = {(state / CALLS).lstat().st_uid, state.stat().st_uid}
     except OSError:
         return None
     if owners != {os.geteuid()}:

@@ -56,7 +56,7 @@ def daemon_command(config: DaemonConfig = "", once: Once = False) -> None:
 
 
 _TURN = 45.0
-"""Seconds that one which a command has started waits for the end of another."""
+"""Seconds that a brief daemon of a command waits for the end of another one."""
 
 
 def cycle_command(
@@ -71,8 +71,8 @@ def cycle_command(
     """Do for your chains what is due now, and exit: a daemon for sites where no process may stay.
 
     With --every the command also waits for what falls due before the next call. Commands that you type in between
-    start it by themselves. Exit code 1 if Slurm does not answer or the cycle failed, 0 also where
-    a daemon already runs.
+    start it by themselves. Exit code 1 if Slurm does not answer or the cycle failed, 0 also if a daemon already
+    runs.
     """
     from mirage.bootstrap.assembly import build
     from mirage.cli.arguments import duration_of

@@ -62,8 +62,7 @@ def install_cron_command(every: Every = "10m", yes: Yes = False) -> None:
 @uninstall_app.command("cron")
 def uninstall_cron_command(yes: Yes = False) -> None:
     """Remove the line from crontab. Your chains then continue only while a daemon runs."""
-    from mirage.config.places import default_places
-    from mirage.daemon.brief import CALLS
+    from mirage.config.places import CALLS, default_places
 
     before = _crontab()
     after = _without_entry(before)

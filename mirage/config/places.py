@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 SYSTEM_FILE = Path("/etc/mirage/mirage.toml")
 SOCKET = "api.sock"
+CALLS = "cycle.json"
+"""File of the state directory: the calls of ``mirage cycle``."""
 SHARED_FOLDERS = (Path("/var/tmp"), Path("/tmp"))  # noqa: S108 - a directory of the user's own in there, checked
 """Local directories for files of ordinary users; the first one survives a reboot."""
 

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from mirage.atomic_file import read_regular, write_atomically
+from mirage.config.places import CALLS
 from mirage.documentreading import parse_json
 
 if TYPE_CHECKING:
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from mirage.control.status import Cycle
     from mirage.domain.job import Seconds
 
-CALLS = "cycle.json"
-"""The file's name in the state directory."""
 _LATE = 3
 """Intervals after which calls that do not come have ended."""
 _LATE_AT_LEAST = 3_600.0

@@ -212,7 +212,7 @@ class NumberedFiles:
         return Numbered(number, header[0], content)
 
     def _mark(self, number: int) -> str:
-        """Of the file of this number, from the server; empty: there is none."""
+        """Of the file of this number, from the server; empty: no such file."""
         path = self.path(number)
         try:
             with open_regular(path, follow_links=False) as file:
@@ -234,7 +234,7 @@ class NumberedFiles:
             raise unavailable(path, error) from error
 
     def _delete_old(self, newest: int) -> None:
-        """Lowest number first; drafts of killed processes too, which nobody can put in place any more."""
+        """Lowest number first; drafts of killed processes too, which no process can put in place any more."""
         last = newest - max(2, self._keep)
         with suppress(OSError, StoreUnavailable):
             names = self._names()

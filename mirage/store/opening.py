@@ -167,7 +167,7 @@ def open_database(
 def _open_shared(
     database: Database, shared: PublishedState, condition: Condition, place: tuple[str, Path | None]
 ) -> Database:
-    """A leader publishes at once; a standby only makes its own copy fit, also one that it reads later."""
+    """A leader publishes immediately; a standby only upgrades its copy, also one that it reads later."""
     url, backups = place
     led = database.on_condition(condition)
     if isinstance(condition, FileFence) and condition.term:
@@ -182,7 +182,7 @@ def _open_shared(
 
 
 def _nothing(connection: Connection) -> None:
-    """Publishes what is there: whatever the former leader has published is read then, and it publishes no more."""
+    """Publishes the state as read: all that the former leader has published is in it, and more cannot follow."""
 
 
 def _always(connection: Connection) -> None:

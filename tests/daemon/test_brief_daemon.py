@@ -14,8 +14,9 @@ from daemons import DaemonFolder, wait_until
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mirage.config.places import CALLS
 from mirage.control.status import Cycle
-from mirage.daemon.brief import CALLS, BriefRun, Calls, Term, read_calls
+from mirage.daemon.brief import BriefRun, Calls, Term, read_calls
 from mirage.domain.job import NEVER
 
 if TYPE_CHECKING:
