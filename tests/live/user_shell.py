@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import os
 import shutil
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import sysconfig
+import time
 from pathlib import Path
 
 import pytest
@@ -71,6 +73,24 @@ class Shell:
         for process in self.processes:
             process.send_signal(signal.SIGTERM)
             process.communicate(timeout=PATIENCE)
+        limit = time.monotonic() + PATIENCE
+        while daemons := self._daemons():
+            assert time.monotonic() < limit
+            for pid in daemons:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGTERM)
+            time.sleep(0.2)
+
+    def _daemons(self) -> list[int]:
+        """Those that commands have started and left behind: they would write into the home while it is removed."""
+        found = []
+        home = f"HOME={self.home}".encode()
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                command = (process / "cmdline").read_bytes().split(b"\0")
+                if b"mirage" in command and home in (process / "environ").read_bytes().split(b"\0"):
+                    found.append(int(process.name))
+        return found
 
     def _find_program(self) -> None:
         path = f"{ROOT}{os.pathsep}{sysconfig.get_path('purelib')}"
