@@ -1,4 +1,8 @@
-"""Background work: a process of lowest priority in a separate session, which ends with the daemon."""
+"""Background work: a process of lowest priority in a separate session, which ends with the daemon.
+
+``python -m mirage.backends.background PARENT WORDS`` becomes the command WORDS with least priority, which ends
+with its parent: a daemon that is killed cannot end what it has started; the kernel does, whatever the command is.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,12 @@ import resource
 import shutil
 import signal
 import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mirage.backends.aside import beside
+from mirage.ownprocess import end_with_parent, own_python
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,6 +26,7 @@ _LITTLE = 1 << 16
 _LOOK_EVERY = 1.0
 _GRACE = 10.0
 _NO_MEMORY = ("MemoryError", "bad_alloc", "out of memory", "Cannot allocate memory", "Unable to allocate")
+_LEAST = 19
 _ENDED_FIRST = "900"
 """Where memory runs out, the kernel ends this process before the daemon."""
 
@@ -36,7 +42,7 @@ def run_aside(
     """
     with log.open("wb") as said:
         process = subprocess.Popen(  # noqa: S603 - a list of words, by this program; no shell reads them
-            beside(list(argv)),
+            own_python("-m", __spec__.name, str(os.getpid()), *argv),
             stdin=subprocess.DEVNULL,
             stdout=said,
             stderr=subprocess.STDOUT,
@@ -86,3 +92,16 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+def _main() -> None:
+    parent, *argv = sys.argv[1:]
+    end_with_parent()
+    if os.getppid() != int(parent):  # it has ended before it could be watched
+        sys.exit(1)
+    os.nice(_LEAST)
+    os.execvp(argv[0], argv)  # noqa: S606 - a list of words, by this program
+
+
+if __name__ == "__main__":
+    _main()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirage.client.address import own_home
-from mirage.store.mounts import network_file_system
+from mirage.ownplaces import network_file_system
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -18,7 +18,7 @@ from mirage.client.listener import check_port
 from mirage.domain.bounds import path_problem
 from mirage.domain.errors import ConfigError, MissingExtra, StoreUnavailable
 from mirage.domain.texts import without_secrets
-from mirage.store.mounts import network_file_system
+from mirage.ownplaces import network_file_system
 from mirage.store.numbered_files import check_directory, unavailable
 
 if TYPE_CHECKING:

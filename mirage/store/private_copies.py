@@ -18,7 +18,7 @@ from pathlib import Path
 
 from mirage.domain.errors import StoreUnavailable
 from mirage.domain.journal import EntryKind
-from mirage.store.mounts import network_file_system
+from mirage.ownplaces import network_file_system
 
 _ROOM = 64 << 20
 

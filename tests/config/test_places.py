@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from mirage import ownplaces as mount_table
 from mirage.cli.connection import _default
 from mirage.client.address import default_address
 from mirage.config import places
 from mirage.config.loading import load_config
 from mirage.config.places import Places, default_file, default_places, network_kind, remark_on
-from mirage.store import mounts as mount_table
 
 USER = 1_000_000
 """A UID without a user: a directory of this name is called by the number."""

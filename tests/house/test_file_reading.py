@@ -30,10 +30,10 @@ ELSEWHERE = {
     "mirage.daemon.history": "its own marker, in the state directory",
     "mirage.daemon.training": "its own marker, in the state directory",
     "mirage.kernel_compiler": "its own source",
+    "mirage.ownplaces": "the kernel's table of mounts",
     "mirage.predictors.model_trial": "the kernel's own file about this process",
     "mirage.replay.runs": "its own files, in the state directory",
     "mirage.simulator.configuration.clusterfile": "a preset that comes with Mirage",
-    "mirage.store.mounts": "the kernel's table of mounts",
     "mirage.trace.readers": "the kernel, about memory; users, who may pipe: the daemon offers regular files alone",
 }
 """Modules that read files in another way, and why they may. A reason that is not needed any more fails, too."""
@@ -60,7 +60,7 @@ def _reads(node: ast.AST) -> bool:
 def _modules() -> dict[str, ast.Module]:
     files = [
         ROOT / "mirage" / f"{name}.py"
-        for name in ("artifact", "atomic_file", "datafiles", "kernel_compiler", "plugin")
+        for name in ("artifact", "atomic_file", "datafiles", "kernel_compiler", "ownplaces", "plugin")
     ]
     for package in DAEMON_SIDE:
         files += sorted((ROOT / "mirage" / package).rglob("*.py"))

@@ -16,11 +16,11 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import inspect, text
 from stored_values import record
 
+from mirage import ownplaces
 from mirage.domain.errors import ConfigError
-from mirage.store import mounts
+from mirage.ownplaces import file_system
 from mirage.store.database import Database
 from mirage.store.location import locate
-from mirage.store.mounts import file_system
 from mirage.store.opening import open_store
 from mirage.store.schema import no_schema
 from mirage.store.tables import metadata
@@ -149,7 +149,7 @@ def test_without_a_mount_table_nothing_is_refused() -> None:
 def test_a_network_file_system_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = tmp_path / "mountinfo"
     table.write_text(f"1 0 0:1 / / rw - ext4 /dev/vda rw\n2 1 0:2 / {tmp_path.resolve()} rw - nfs4 s:/x rw\n")
-    monkeypatch.setattr(mounts, "_MOUNTS", table)
+    monkeypatch.setattr(ownplaces, "_MOUNTS", table)
     with pytest.raises(ConfigError, match=r"network file system \(nfs4\); .*local disk.*PostgreSQL"):
         open_store(f"sqlite:///{tmp_path}/mirage.db")
     assert not (tmp_path / "mirage.db").exists()
