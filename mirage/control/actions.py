@@ -186,7 +186,7 @@ class ActionExecutor:
         if waiting is not None and handover.to_release(record, waiting):
             verb = "released after a failed launch"
             self._ask(self.releases, record, waiting, JobChange(held=False), verb, now)
-        ready = self.files.ready(record)
+        ready = self.files.ready(record, now)
         for link in handover.to_retire(record, ready, now):
             record = self._tell(record, link, now, handover.why_to_retire(record, ready))
         for link in handover.to_end(record, now):

@@ -12,6 +12,7 @@ from mirage.provisioner.failures import failed_last
 from mirage.provisioner.gates import (
     done_file,
     ended_by_now,
+    may_be_stale,
     ready_file,
     ready_file_of_last,
     suspect_directory,
@@ -83,9 +84,9 @@ class FileWatch:
             return ""
         return "the check of the done file is still running"
 
-    def ready(self, record: ChainRecord) -> bool:
+    def ready(self, record: ChainRecord, now: Seconds) -> bool:
         """Whether the running successor has reported that it is ready."""
-        return self._has_appeared(ready_file(record))
+        return self._has_appeared(ready_file(record)) and not may_be_stale(record, now)
 
     def with_cause(self, before: ChainRecord, after: ChainRecord) -> ChainRecord:
         """``after``; where failures of links have just ended or paused it, with the directory that is missing."""

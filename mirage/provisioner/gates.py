@@ -24,7 +24,7 @@ from mirage.slurm.wrapper import Gate, gated
 
 if TYPE_CHECKING:
     from mirage.domain.chain import Chain, ChainRecord
-    from mirage.domain.job import BatchScript, JobRequest
+    from mirage.domain.job import BatchScript, JobRequest, Seconds
     from mirage.domain.link import Link
     from mirage.domain.snapshot import Snapshot
 
@@ -37,20 +37,41 @@ def done_file(chain: Chain) -> WatchedFile | None:
 def ready_file(record: ChainRecord) -> WatchedFile | None:
     """The file by which the running successor says that it can take over; ``None``: nothing waits for that."""
     heir = handover.successor(record)
-    return _ready_file(record.chain, heir.index) if heir is not None else None
+    return _ready_file_of(record, heir) if heir is not None else None
+
+
+def may_be_stale(record: ChainRecord, now: Seconds) -> bool:
+    """Whether the file that says that the successor is ready may be of an earlier run of its job.
+
+    The wrapper of a job that was requeued removes it as the job starts again.
+    """
+    heir = handover.successor(record)
+    if heir is None or _first_of_job(record, heir) is heir:
+        return False
+    return heir.start == ABSENT or now - heir.start < _PROLOG
+
+
+def _first_of_job(record: ChainRecord, link: Link) -> Link:
+    """The first link with the same job: its index is in the job's environment, which a requeue keeps."""
+    same = (each for each in record.links if each.job_id == link.job_id != NO_JOB)
+    return next(same, link)
+
+
+def _ready_file_of(record: ChainRecord, link: Link) -> WatchedFile | None:
+    return _ready_file(record.chain, _first_of_job(record, link).index)
 
 
 def ready_file_of_last(record: ChainRecord) -> WatchedFile | None:
     """The file by which the last link that runs says that it is ready; ``None``: links of this chain do not."""
     running = [link for link in record.links if link.running]
-    return _ready_file(record.chain, running[-1].index) if running else None
+    return _ready_file_of(record, running[-1]) if running else None
 
 
 def watched_files(record: ChainRecord) -> tuple[WatchedFile, ...]:
     """All that may be asked for in this cycle, whatever its snapshot shows."""
     if record.over:
         return ()
-    ready = [_ready_file(record.chain, link.index) for link in record.live]
+    ready = [_ready_file_of(record, link) for link in record.live]
     return tuple(file for file in (done_file(record.chain), *ready) if file is not None)
 
 
@@ -80,6 +101,10 @@ def suspect_directory(record: ChainRecord, snapshot: Snapshot) -> WatchedFile | 
 def first_files(chain: Chain) -> tuple[WatchedFile, ...]:
     """Files that a new chain is going to need, as far as their names are known."""
     return tuple(file for file in (done_file(chain), _ready_file(chain, 1)) if file is not None)
+
+
+_PROLOG = 60
+"""Seconds from the start of a job to that of its script, at most."""
 
 
 def _ready_file(chain: Chain, index: int) -> WatchedFile | None:

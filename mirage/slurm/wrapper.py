@@ -55,7 +55,7 @@ mirage_squeue() (
     esac
     mirage_asked=$mirage_asked$mirage_place:
     mirage_said=$(
-      mirage_run command timeout 30 "$mirage_place/squeue" --noheader --states=all --jobs={job} \\
+      mirage_run timeout 30 "$mirage_place/squeue" --noheader --states=all --jobs={job} \\
         --Format=State:.20,exit_code:.12,StartTime:.24,EndTime:.24,TimeLimit:.20 2>&1
     ) && mirage_said=0:$mirage_said || mirage_said=$?:$mirage_said
     set -- ${{mirage_said#*:}}
@@ -242,7 +242,7 @@ _WATCH = """\
 _BODY = """\
 mirage_run() (
   PATH=${{PATH:+$PATH:}}/usr/bin:/bin  # the script's own may have none of these
-  "$@"
+  command "$@"  # no function of the user's with this name
 )
 mirage_text() {{
   mirage_run cat <<'{end}'
@@ -251,7 +251,7 @@ mirage_text() {{
 }}
 mirage_open() {{
   mirage_script=$(mirage_run mktemp "$1/mirage.XXXXXX" 2>/dev/null) || return 1
-  (TMPDIR=$1; mirage_text >|"$mirage_script") 2>/dev/null && exec 3<"$mirage_script"
+  (TMPDIR=$1; mirage_text >|"$mirage_script") 2>/dev/null && command exec 3<"$mirage_script"
   set -- $? "$mirage_script"
   mirage_run rm -f "$2"
   return "$1"
@@ -260,14 +260,19 @@ mirage_open "${{TMPDIR:-/tmp}}" || mirage_open /tmp || mirage_open /dev/shm || m
   echo "mirage: no directory for temporary files has room for the script" >&2
   exit 126
 }}
+# A requeued job is not ready again, whatever its last run has said.
+if [ "${{SLURM_RESTART_COUNT:-0}}" != 0 ] && [ -n "${{MIRAGE_HANDOVER_FILE:-}}" ]; then
+  mirage_run rm -f "$MIRAGE_HANDOVER_FILE"
+fi
 unset mirage_script
 {before}{{
   # In a shell of its own: the check of health may write to this one's stderr.
   if (mirage_run chmod u+w "$0" && mirage_run cat <&3 >|"$0" && mirage_run chmod u-w "$0") 2>/dev/null; then
-    exec 3<&-
-    exec "$0" "$@"
+    command exec 3<&-
+    command exec "$0" "$@"
   fi
-  exec {command} /dev/fd/3 "$@"
+  command exec {command} /dev/fd/3 "$@"
+  exit 126
 }}
 """
 """The last block is read as a whole before it is run: by then the file that it stands in holds another script."""

@@ -9,8 +9,8 @@ from fakes import HOUR, MIN
 from provisioner.test_machine import LIMIT, after, fresh, job, running, seen, submitted
 
 from mirage.domain.chain import HandoverPolicy, HandoverSettings
-from mirage.domain.job import ABSENT, JobState
-from mirage.provisioner import handover
+from mirage.domain.job import ABSENT, BatchScript, JobState
+from mirage.provisioner import gates, handover
 from mirage.provisioner.events import LinkRequeued, LinkStarted, link_events
 
 
@@ -76,3 +76,20 @@ def test_requeued_job_that_could_not_be_cancelled_in_time_is_kept(successor: int
         assert 1 not in to_end
     else:
         assert to_end == {1}
+
+
+def test_requeued_successor_is_ready_by_the_file_that_its_environment_names() -> None:
+    """A requeue keeps the environment, and the file of the earlier run may be there until its script starts."""
+    directory = BatchScript("#!/bin/sh\n", directory="/work")
+    record = fresh(handover=HandoverSettings(HandoverPolicy.WHEN_READY))
+    request = replace(record.chain.request, batch=directory)
+    record = submitted(running(replace(record, chain=replace(record.chain, request=request))), HOUR)
+    record = after(record, LinkStarted(2, HOUR, HOUR + LIMIT), now=HOUR)
+    first = gates.ready_file(record)
+    assert not gates.may_be_stale(record, HOUR)
+    record = after(record, LinkRequeued(2, HOUR + MIN, HOUR + MIN), now=HOUR + MIN)
+    record = after(record, LinkStarted(3, 2 * HOUR, 2 * HOUR + LIMIT), now=2 * HOUR)
+    assert record.links[2].job_id == record.links[1].job_id
+    assert gates.ready_file(record) == first == gates.ready_file_of_last(record)
+    assert first in gates.watched_files(record)
+    assert [gates.may_be_stale(record, 2 * HOUR + passed) for passed in (0, MIN - 1, MIN)] == [True, True, False]

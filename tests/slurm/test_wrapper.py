@@ -123,6 +123,23 @@ def test_a_wrapped_script_runs_under_options_of_the_shell_that_submitted_it(tmp_
     assert (done.returncode, done.stdout) == (5, b"ran\n"), done.stderr
 
 
+@pytest.mark.parametrize("name", ["cat", "exec", "rm", "mktemp", "chmod", "sleep", "timeout", "exit"])
+def test_a_function_of_the_user_takes_the_place_of_no_command(tmp_path: Path, name: str) -> None:
+    function = {f"BASH_FUNC_{name}%%": "() {  echo mine\n}"}
+    done = run(gated("#!/bin/bash\necho ran\ncommand exit 5\n", LOOKS), tmp_path, environment=function)
+    assert (done.returncode, done.stdout) == (5, b"ran\n"), done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["slurm_script"]
+
+
+@pytest.mark.parametrize(("restarts", "left"), [("0", True), ("", True), ("1", False)])
+def test_a_requeued_job_is_not_ready_by_what_its_last_run_said(tmp_path: Path, restarts: str, left: bool) -> None:
+    ready = tmp_path / "ready"
+    ready.touch()
+    script = gated(f"#!/bin/sh\n[ -e {ready} ]\n", LOOKS)
+    done = run(script, tmp_path, environment={"SLURM_RESTART_COUNT": restarts})
+    assert (done.returncode, done.stderr) == (0 if left else 1, b"")
+
+
 def test_the_health_command_announces_readiness(tmp_path: Path) -> None:
     ready, up = tmp_path / "new" / "svc.2.ready", tmp_path / "up"
     script = f"#!/bin/sh\ntouch '{up}'\nuntil [ -e '{ready}' ]; do sleep 0.05; done\necho taken over\n"
