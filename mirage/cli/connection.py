@@ -62,19 +62,18 @@ def connect(path: str = "", *, starting: bool = True) -> Client:
 
 def _default(environ: Mapping[str, str], uid: int, *, starting: bool = False) -> Address:
     """Find the daemon as ``mirage.client`` does; without a name, by the rules for the daemon's directories."""
-    from mirage.config.places import SOCKET, daemon_socket, default_places
+    from mirage.config.places import daemon_socket, used_places
 
     for name in SOCKET_VARIABLES:
         if environ.get(name):
             return Address(socket=environ[name])
     if environ.get(URL_VARIABLE):
         return Address.parse(environ[URL_VARIABLE])
-    places = default_places(environ, uid)
-    own = places.runtime / SOCKET
-    if (calls := _calls(places.state)) is None:
+    state, own = used_places(environ, uid)
+    if (calls := _calls(state)) is None:
         return Address(socket=str(daemon_socket(own)))
     if starting and not _answers(own):
-        _start_brief(own, places.state, calls)
+        _start_brief(own, state, calls)
     return Address(socket=str(own))
 
 

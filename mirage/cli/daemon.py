@@ -66,6 +66,7 @@ def cycle_command(
     linger: Annotated[
         str, typer.Option("--linger", metavar="TIME", help="Stay for this time after the last request.")
     ] = "0s",
+    log: Annotated[bool, typer.Option("--log", help="Write to cron.log in the state directory.")] = False,
     config: ConfigFile = "",
 ) -> None:
     """Do for your chains what is due now, and exit: a daemon for sites where no process may stay.
@@ -79,10 +80,12 @@ def cycle_command(
     from mirage.config.loading import load_config
     from mirage.daemon.brief import Term, note_call
     from mirage.daemon.process import leave, run_daemon
-    from mirage.daemon.state_directory import AlreadyRunning
+    from mirage.daemon.state_directory import AlreadyRunning, write_to_log
 
     term = Term(duration_of("--every", every), duration_of("--linger", linger))
     file = Path(config) if config else None
+    if log:
+        write_to_log(Path(load_config(file).config.service.state))
     limit = time.monotonic() + _TURN
     while True:
         try:

@@ -62,7 +62,7 @@ def install_cron_command(every: Every = "10m", yes: Yes = False) -> None:
 @uninstall_app.command("cron")
 def uninstall_cron_command(yes: Yes = False) -> None:
     """Remove the line from crontab. Your chains then continue only while a daemon runs."""
-    from mirage.config.places import CALLS, default_places
+    from mirage.config.places import CALLS, used_places
 
     before = _crontab()
     after = _without_entry(before)
@@ -72,7 +72,7 @@ def uninstall_cron_command(yes: Yes = False) -> None:
         _confirm("crontab of this user loses the line of Mirage", yes)
         _write_crontab(after)
         show("removed; chains that are not over continue only while mirage daemon runs")
-    (default_places(os.environ, os.getuid()).state / CALLS).unlink(missing_ok=True)
+    (used_places(os.environ, os.getuid())[0] / CALLS).unlink(missing_ok=True)
 
 
 def _entry(every: str) -> str:
@@ -82,9 +82,8 @@ def _entry(every: str) -> str:
         raise UsageError("--every", f"{every} is no interval of cron's; use 1m, 2m, 5m, 10m, 15m, 20m, 30m or 1h")
     offset = os.getuid() % minutes  # not all users of a site at the same minute
     when = f"{offset}-59/{minutes}" if minutes > 1 else "*"
-    state = _state()
     words = ["env", *(f"{name}={value}" for name, value in _variables().items()), *_mirage()]
-    command = f"{shlex.join([*words, 'cycle', f'--every={every}'])} >{shlex.quote(f'{state}/cron.log')} 2>&1"
+    command = shlex.join([*words, "cycle", f"--every={every}", "--log"])
     if not command.isprintable():
         raise ConfigError("crontab", f"a path or variable has a control character: {command!r}")
     command = command.replace("%", r"\%")
@@ -93,14 +92,6 @@ def _entry(every: str) -> str:
         problem = f"the line would have {len(os.fsencode(line))} bytes, and cron reads {_TOO_LONG}; shorten PATH"
         raise ConfigError("crontab", problem)
     return line
-
-
-def _state() -> Path:
-    """The state directory, made where it is missing: cron writes into it."""
-    from mirage.config.places import default_places
-    from mirage.daemon.state_directory import make_private_folder
-
-    return make_private_folder(default_places(os.environ, os.getuid()).state, "service.state")
 
 
 def _variables() -> dict[str, str]:

@@ -93,13 +93,13 @@ def rollback_files(name: str, models: str, config: str) -> tuple[dict[str, Any],
 def models_folder(models: str, loaded: Loaded | None = None) -> Path:
     """Return the directory of the registry, by default within the daemon's state directory."""
     from mirage.bootstrap.predictors import MODELS
-    from mirage.config.places import default_places
+    from mirage.config.places import used_places
 
     if models:
         return Path(models)
     if loaded is not None:
         return Path(loaded.config.service.state) / MODELS
-    return default_places(os.environ, os.getuid()).state / MODELS
+    return used_places(os.environ, os.getuid())[0] / MODELS
 
 
 def _become_owner(folder: Path, loaded: Loaded | None) -> None:

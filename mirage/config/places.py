@@ -55,6 +55,23 @@ def default_places(environ: Mapping[str, str], uid: int) -> Places:
     return Places(state or home.state, runtime or home.runtime, "" if state else home.remark)
 
 
+_OF_PLACES = ("MIRAGE_SERVICE__", "MIRAGE_API__")
+
+
+def used_places(environ: Mapping[str, str], uid: int) -> tuple[Path, Path]:
+    """Return the state directory and the socket of this user's daemon, as its configuration has them.
+
+    Raises ``ConfigError``. Without a configuration nothing of it is imported: every command asks.
+    """
+    if default_file(environ, uid) is not None or any(name.startswith(_OF_PLACES) for name in environ):
+        from mirage.config.loading import load_config
+
+        config = load_config().config
+        return Path(config.service.state), Path(config.api.socket)
+    places = default_places(environ, uid)
+    return places.state, places.runtime / SOCKET
+
+
 def daemon_socket(own: Path) -> Path:
     """Return the user's ``own`` socket, or the site's if only that one exists."""
     system = default_places({}, 0).runtime / SOCKET

@@ -173,6 +173,25 @@ def make_private_folder(folder: Path, key: str) -> Path:
     return made
 
 
+CALL_LOG = "cron.log"
+
+
+def write_to_log(state: Path) -> None:
+    """Have stdout and stderr of this process go to a file of the state directory, which it empties.
+
+    Raises ``ConfigError``; it follows no link.
+    """
+    file = make_private_folder(state, "service.state") / CALL_LOG
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        handle = os.open(file, flags, 0o600)
+    except OSError as error:
+        raise ConfigError("service.state", f"{file} cannot be written: {error.strerror}") from error
+    for stream in (1, 2):
+        os.dup2(handle, stream)
+    os.close(handle)
+
+
 def keep_files_private() -> None:
     """Create all later files of this process without access for other users, whatever their directory."""
     os.umask(os.umask(_OTHERS) | _OTHERS)

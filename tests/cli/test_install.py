@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -202,3 +203,27 @@ def test_links_are_made_and_no_file_is_replaced(home: Home) -> None:
     assert home.mirage("uninstall", "path", "--yes").returncode == 0
     assert link.read_text() == "precious"
     assert [file.name for file in link.parent.iterdir()] == ["mirage"]
+
+
+def test_a_call_writes_its_log_where_the_state_directory_is_gone(home: Home) -> None:
+    """As /var/tmp of a login node that was installed again. There is no Slurm here, so the call fails."""
+    home.mirage("install", "cron", "--yes")
+    (line,) = [line for line in home.lines if not line.startswith("#")]
+    assert ">" not in line
+    shutil.rmtree(home.folder / "state")
+    done = home.mirage("cycle", "--every=10m", "--log")
+    log = home.folder / "state" / "mirage" / "cron.log"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "")
+    assert "event=" in log.read_text()
+    assert log.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_call_follows_no_link_to_another_file(home: Home) -> None:
+    precious = home.folder / "precious"
+    precious.write_text("kept")
+    (home.folder / "state" / "mirage").mkdir(parents=True)
+    (home.folder / "state" / "mirage" / "cron.log").symlink_to(precious)
+    done = home.mirage("cycle", "--every=10m", "--log")
+    assert done.returncode == 1
+    assert "cron.log" in done.stderr
+    assert precious.read_text() == "kept"

@@ -13,7 +13,7 @@ from mirage.cli.connection import _default
 from mirage.client.address import default_address
 from mirage.config import places
 from mirage.config.loading import load_config
-from mirage.config.places import Places, default_file, default_places, network_kind, remark_on
+from mirage.config.places import Places, default_file, default_places, network_kind, remark_on, used_places
 
 USER = 1_000_000
 """A UID without a user: a directory of this name is called by the number."""
@@ -164,6 +164,32 @@ def test_the_daemon_and_who_looks_for_it_agree(
         assert str(_default({"HOME": str(machine.home)} | session, machine.uid)) == config.api.socket
     assert "network file system (nfs4)" in remark_on(place)
     assert remark_on(tmp_path) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "state", "socket"),
+    [
+        ('[service]\nstate = "/s"\n', "/s", "/s/api.sock"),
+        ('[service]\nruntime = "/r"\n', "{home}/.local/state/mirage", "/r/api.sock"),
+        ('[api]\nsocket = "/a/s"\n', "{home}/.local/state/mirage", "/a/s"),
+        ("[log]\n", "{home}/.local/state/mirage", "{home}/.local/state/mirage/api.sock"),
+    ],
+)
+def test_commands_look_where_the_configuration_puts_the_daemon(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, text: str, state: str, socket: str
+) -> None:
+    machine.remote.clear()
+    for name in ("MIRAGE_SOCKET", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "STATE_DIRECTORY", "RUNTIME_DIRECTORY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(machine.home))
+    monkeypatch.setattr(os, "getuid", lambda: machine.uid)
+    file = machine.home / ".config" / "mirage" / "mirage.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+    found = used_places(dict(os.environ), machine.uid)
+    assert [str(path) for path in found] == [each.format(home=machine.home) for each in (state, socket)]
+    monkeypatch.setenv("MIRAGE_SERVICE__STATE", "/v")
+    assert str(used_places(dict(os.environ), machine.uid)[0]) == "/v"
 
 
 def test_a_user_without_home_and_name_gets_a_place_that_can_be_named_in_an_error(

@@ -25,7 +25,9 @@ def test_requeued_successor_takes_over_once_it_is_ready(shell: Shell) -> None:
     events = shell.home / "events"
     shell.type("mirage daemon &")
     shell.testbed.wait_until(lambda: shell.says("mirage chains", "CHAIN"), PATIENCE, "the daemon")
-    shell.type("mkdir -p .mirage; mirage submit --handover when-ready --steering off --predictor fixed:299m serve.sh")
+    shell.type(
+        "mkdir -p .mirage; mirage submit --handover when-ready --steering off --predictor fixed:299m serve.sh"
+    )
 
     def begun() -> list[str]:
         return [line.split()[0] for line in events.read_text().splitlines() if "begins" in line]
