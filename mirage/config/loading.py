@@ -14,7 +14,7 @@ from pydantic_settings import EnvSettingsSource, SettingsError
 
 from mirage.atomic_file import read_regular
 from mirage.config.model import Config
-from mirage.config.places import SOCKET, default_file, default_places, is_absent
+from mirage.config.places import SOCKET, default_file, default_places, in_url, is_absent
 from mirage.documentreading import Fault, faults_of, more_faults, parse_toml
 from mirage.domain.errors import ConfigError
 from mirage.domain.texts import without_secrets
@@ -167,11 +167,15 @@ def _with_places(config: Config, places: Places) -> Config:
     runtime = config.service.runtime or (state if beside else str(places.runtime))
     filled = {
         "service": {"state": state, "runtime": runtime},
-        "store": {"url": config.store.url or f"sqlite:///{Path(state, 'mirage.db').absolute()}"},
+        "store": {"url": config.store.url or _default_store(state)},
         "api": {"socket": config.api.socket or str(Path(runtime, SOCKET))},
     }
     sections = {name: getattr(config, name).model_copy(update=update) for name, update in filled.items()}
     return config.model_copy(update=sections)
+
+
+def _default_store(state: str) -> str:
+    return f"sqlite:///{in_url(Path(state, 'mirage.db').absolute())}"
 
 
 def _fault(error: ValidationError, sources: tuple[Source, ...]) -> ConfigError:

@@ -139,6 +139,11 @@ def default_file(environ: Mapping[str, str], uid: int) -> Path | None:
     return None if is_absent(file) else file
 
 
+def in_url(path: Path) -> str:
+    """The path as a part of a URL, which decodes ``%`` and ends a path at ``?``."""
+    return str(path).replace("%", "%25").replace("?", "%3F")
+
+
 def is_absent(path: Path) -> bool:
     """Return whether nothing has this name. Dangling links and inaccessible files exist."""
     try:

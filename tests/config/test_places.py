@@ -14,6 +14,7 @@ from mirage.client.address import default_address
 from mirage.config import places
 from mirage.config.loading import load_config
 from mirage.config.places import Places, default_file, default_places, network_kind, remark_on, used_places
+from mirage.store.location import locate
 
 USER = 1_000_000
 """A UID without a user: a directory of this name is called by the number."""
@@ -164,6 +165,13 @@ def test_the_daemon_and_who_looks_for_it_agree(
         assert str(_default({"HOME": str(machine.home)} | session, machine.uid)) == config.api.socket
     assert "network file system (nfs4)" in remark_on(place)
     assert remark_on(tmp_path) == ""
+
+
+@pytest.mark.parametrize("name", ["per%cent", "a%2Fb", "what?", "a b", "#1", "\xe9t\xe9", "a@b:c", "%"])
+def test_the_default_database_is_in_the_directory_whatever_its_name(name: str) -> None:
+    path = Path("/scratch", name, "mirage.db")
+    assert locate(f"sqlite:///{places.in_url(path)}").file == path
+    assert locate(f"directory://{places.in_url(path)}").directory == path
 
 
 @pytest.mark.parametrize(
