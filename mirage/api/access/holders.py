@@ -74,16 +74,12 @@ class Holders:
             self.check(name)
 
     def permit(self, name: str) -> None:
-        """Check before an action under that name; waits for the user database only for a name not checked before.
+        """Check before an action under that name; waits for the user database only for a name not checked lately.
 
-        Relies on ``review``. Raises as ``check``.
+        Relies on ``review``, which checks the names of live chains. Raises as ``check``.
         """
         at, now = self._checked.get(name), self._now()
-        if at is not None and now - at > _COUNTS_FOR:
-            raise NotPermitted(
-                f"the user database has not answered for {_COUNTS_FOR:.0f} s; the UID of {name} is unknown"
-            )
-        if at is not None:
+        if at is not None and now - at <= _COUNTS_FOR:
             return
         if now < self._hangs_until:
             raise NotPermitted(f"the user database does not answer; the UID of {name} is unknown")
