@@ -180,7 +180,13 @@ def _check_predictor(name: str) -> None:
 
 
 def _check_options(options: tuple[str, ...]) -> None:
-    """Raise ``BadDocument`` for options unknown to ``sbatch``, or that cannot work in a chain."""
+    """Raise ``BadDocument`` for options unknown to ``sbatch``, or that cannot work in a chain.
+
+    Each is one word with its value: an agent takes no other for an option.
+    """
+    for option in options:
+        if not option.startswith("-") or not option.strip("-"):
+            raise BadDocument(f"request.batch.options: {option!r} is not an option of sbatch with its value")
     try:
         given, rest = SBATCH.read([Word(option, "request.batch.options") for option in options])
     except BadSpelling as error:
