@@ -14,7 +14,7 @@ from mirage.backends.wrappers import Audited, InstrumentedCluster, Leading
 from mirage.bootstrap.backends import build_world
 from mirage.bootstrap.identities import ClusterIdentity, PuttingAway
 from mirage.bootstrap.interface import Views, build_feed, build_interface, build_replays
-from mirage.bootstrap.leadership import writing_condition
+from mirage.bootstrap.leadership import controller_script, writing_condition
 from mirage.bootstrap.observability import Observability, build_channels
 from mirage.bootstrap.policies import build_guards, build_pacing, build_policy, models_in_shadow
 from mirage.bootstrap.readiness import ReadinessCheck
@@ -26,6 +26,7 @@ from mirage.control.leader_election import SOLE
 from mirage.control.loop import ControlLoop
 from mirage.control.prediction_requests import PredictionQueue
 from mirage.control.restored import RestoredDatabase
+from mirage.control.self_driven import CallJobs, SelfDriven
 from mirage.features.summary import QueueWindows
 from mirage.metrics.gauges import GaugeSources
 from mirage.store.jobs import StoredJobs
@@ -77,7 +78,10 @@ def assemble(
     watch = SnapshotWatch(store.waits, store.snapshots, config.store.snapshot_every)
     holders, putting_away = _holders(config, store)
     act_for = holders.permit if holders is not None else _anybody
-    led = replace(world, actuator=Leading(world.actuator, tenure.impediment, act_for))
+    leading = Leading(world.actuator, tenure.impediment, act_for)
+    controller = controller_script(config)
+    calls = None if controller is None else CallJobs(leading, world.user, controller)
+    led = replace(world, actuator=leading if controller is None else SelfDriven(leading, controller))
     noted = _noted(led, watch, ActionAudit(store.audit, world.clock), pace, watching, alive)
     restored = _restored(store, tenure, world.user if config.acting.mode == "own" else "")
     outside = replace(_outside(noted, store, journal, commands, jobs, windows), restored=restored)
@@ -98,6 +102,7 @@ def assemble(
         watchers=(watching.seen,),
         watching=watching,
         tenure=tenure,
+        calls=calls,
         restored=restored,
         holders=holders,
         in_shadow=in_shadow,

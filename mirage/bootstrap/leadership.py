@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from mirage.atomic_file import write_atomically
+from mirage.config.places import CONTROLLER, is_absent
 from mirage.control.leader_election import SOLE, LeaderCandidate, LeaderElection, LeaseTerms
 from mirage.domain.errors import ConfigError
 from mirage.store.leases import FileFence, FileLeases, SqlLeases, fence, no_entry, open_leases
@@ -55,6 +56,14 @@ def writing_condition(tenure: Tenure, url: str) -> Condition | None:
     if (shared := locate(url).directory) is not None:
         return FileFence(FileLeases(shared), tenure.holder, tenure.term)
     return fence(tenure.holder, tenure.term) if tenure.term else no_entry
+
+
+def controller_script(config: Config) -> Path | None:
+    """The script that links run, in the shared directory; ``None``: a daemon looks after the chains."""
+    shared = locate(config.store.url).directory
+    if shared is None or config.acting.mode != "own" or is_absent(shared / CONTROLLER):
+        return None
+    return shared / CONTROLLER
 
 
 def _clock() -> float:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from mirage.control.loop import ControlLoop
     from mirage.control.prediction_requests import PredictionQueue
     from mirage.control.restored import RestoredDatabase
+    from mirage.control.self_driven import CallJobs
     from mirage.control.status import Status
     from mirage.features.summary import QueueWindows
     from mirage.replay.runs import ReplayRuns
@@ -88,6 +89,8 @@ class DaemonService:
     """Whether it leads."""
     holders: Holders | None = None
     """``None``: the daemon acts for one user alone."""
+    calls: CallJobs | None = None
+    """Set where the links look after their chains."""
     restored: RestoredDatabase | None = None
     """Set if the database is a restored backup whose chains are not compared with Slurm yet."""
 
@@ -114,6 +117,8 @@ class DaemonService:
 
     def tell_cycle(self) -> None:
         """Notify the watchers of a stored cycle; one that raises does not affect the others."""
+        if self.calls is not None:
+            self.calls.keep(self.loop.status)
         for watcher in self.watchers:
             try:
                 watcher(self.loop.status)

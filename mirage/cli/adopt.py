@@ -54,6 +54,7 @@ no link starts before the job has ended.
   --dry-run             show what would be submitted, but change nothing
   --no-check            skip the check whether Slurm would accept the next link
   --json, --parsable    print one JSON document on stdout; print only the chain ID
+  --controller WHO      as in mirage submit; the adopted job itself runs no controller
   --socket FILE         socket of the daemon, or its http(s):// URL
   -h, --help            show this help
 
@@ -196,9 +197,11 @@ def _remarks(plan: ChainRequest, job: ShownJob, submitted: str, *, known: bool) 
 def _send(plan: ChainRequest, line: CommandLine, job: ShownJob) -> None:
     """The mark first: without it the daemon takes no job, and by it the job is known whatever happens then."""
     from mirage.cli.connection import connect
+    from mirage.cli.controllers import choose_controller
     from mirage.cli.slurm_checks import marked, other_mark
     from mirage.client.client import chain_path
 
+    choose_controller(line)
     warn_of_parts(plan)
     daemon = connect(line.value("socket") or "")
     if line.has("no-check"):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 COMMAND_ONLY = (
     *option_table(Takes.NOTHING, "dry-run json no-check no-wait"),
-    *option_table(Takes.VALUE, "socket chain"),
+    *option_table(Takes.VALUE, "socket chain controller"),
 )
 COMMAND = Options((*CHAIN.own, *COMMAND_ONLY))
 SUBMIT = Options(SBATCH.own, beside=COMMAND)

@@ -1,6 +1,6 @@
 """Connection of commands to the daemon: ``mirage.client`` with exit codes, and shell completion.
 
-Where cron calls ``mirage cycle``, a command starts a brief daemon for itself.
+Where cron or the chains' own jobs call ``mirage cycle``, a command starts a brief daemon for itself.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _UNREACHABLE = 5
 
 _LINGER = 20
 """Seconds that a brief daemon stays after the last request."""
-_START = 60.0
-"""Seconds to wait until it answers."""
+_START = 90.0
+"""Seconds to wait until it answers: a killed process keeps the lease for 45 s."""
 _LOG_FILE = "cycle.log"
 _LONGEST_LOG = 1 << 20
 
@@ -62,7 +62,7 @@ def connect(path: str = "", *, starting: bool = True) -> Client:
 
 def _default(environ: Mapping[str, str], uid: int, *, starting: bool = False) -> Address:
     """Find the daemon as ``mirage.client`` does; without a name, by the rules for the daemon's directories."""
-    from mirage.config.places import daemon_socket, used_places
+    from mirage.config.places import daemon_socket, default_places, used_places
 
     for name in SOCKET_VARIABLES:
         if environ.get(name):
@@ -70,11 +70,26 @@ def _default(environ: Mapping[str, str], uid: int, *, starting: bool = False) ->
     if environ.get(URL_VARIABLE):
         return Address.parse(environ[URL_VARIABLE])
     state, own = used_places(environ, uid)
+    if default_places(environ, uid).self_driven:
+        if starting and not _answers(own):
+            _start_brief(own, state)
+        return Address(socket=str(own))
     if (calls := _calls(state)) is None:
         return Address(socket=str(daemon_socket(own)))
     if starting and not _answers(own):
-        _start_brief(own, state, calls)
+        _check_called(own, calls)
+        _start_brief(own, state)
     return Address(socket=str(own))
+
+
+def is_served() -> bool:
+    """Whether a daemon answers, or is called by cron, or is named by a variable: no command need start another."""
+    from mirage.config.places import daemon_socket, used_places
+
+    if any(os.environ.get(name) for name in (*SOCKET_VARIABLES, URL_VARIABLE)):
+        return True
+    state, own = used_places(os.environ, os.getuid())
+    return _calls(state) is not None or _answers(daemon_socket(own))
 
 
 def _calls(state: Path) -> Calls | None:
@@ -105,16 +120,19 @@ def _answers(path: Path) -> bool:
     return True
 
 
-def _start_brief(path: Path, state: Path, calls: Calls) -> None:
-    """Start a daemon that ends when it is no longer used; return when it answers. Raises ``DaemonUnreachable``."""
-    from mirage.ownprocess import own_python
-
+def _check_called(path: Path, calls: Calls) -> None:
     if calls.ended(time.time()):
         last = time.strftime("%Y-%m-%d %H:%M", time.localtime(calls.at))
         raise DaemonUnreachable(
             f"no daemon answers on {path}, and the last `mirage cycle` ran at {last}: its line in crontab is gone "
             "or fails. `mirage install cron` writes it again; or start a daemon: `mirage daemon &`"
         )
+
+
+def _start_brief(path: Path, state: Path) -> None:
+    """Start a daemon that ends when it is no longer used; return when it answers. Raises ``DaemonUnreachable``."""
+    from mirage.ownprocess import own_python
+
     log = state / _LOG_FILE
     with os.fdopen(
         os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600), "ab"

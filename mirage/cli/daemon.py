@@ -67,6 +67,7 @@ def cycle_command(
         str, typer.Option("--linger", metavar="TIME", help="Stay for this time after the last request.")
     ] = "0s",
     log: Annotated[bool, typer.Option("--log", help="Write to cron.log in the state directory.")] = False,
+    turn: Annotated[bool, typer.Option("--turn", hidden=True)] = False,
     config: ConfigFile = "",
 ) -> None:
     """Do for your chains what is due now, and exit: a daemon for sites where no process may stay.
@@ -82,7 +83,7 @@ def cycle_command(
     from mirage.daemon.process import leave, run_daemon
     from mirage.daemon.state_directory import AlreadyRunning, write_to_log
 
-    term = Term(duration_of("--every", every), duration_of("--linger", linger))
+    term = Term(duration_of("--every", every), duration_of("--linger", linger), reports=turn)
     file = Path(config) if config else None
     if log:
         write_to_log(Path(load_config(file).config.service.state))
@@ -91,10 +92,12 @@ def cycle_command(
         try:
             leave(run_daemon(lambda: load_config(file), build, brief=term))
         except AlreadyRunning as error:
-            if not term.linger or time.monotonic() > limit:
+            if not term.insists or time.monotonic() > limit:
                 if term.every:
                     note_call(Path(load_config(file).config.service.state), term.every)
                 show(f"nothing to do: {str(error).partition(' (')[0]}", err=True)
+                if term.reports:  # what this call came for may be newer than what the other one has seen
+                    raise typer.Exit(1) from None
                 return
         time.sleep(0.1)
 

@@ -53,7 +53,7 @@ def install_cron_command(every: Every = "10m", yes: Yes = False) -> None:
     _confirm(f"crontab of this user gets the line\n\n{line}\n", yes)
     _write_crontab(_without_entry(before) + f"{_BEGIN}\n{line}\n{_END}\n")
     show("written; this is the first call:")
-    done = subprocess.run([*_mirage(), "cycle", f"--every={every}"], check=False)  # noqa: S603 - this program
+    done = subprocess.run([*mirage_words(), "cycle", f"--every={every}"], check=False)  # noqa: S603 - this program
     if done.returncode:
         raise ConfigError("cron", "the first call failed; cron will call again. mirage doctor names what to do")
     show("ready: mirage submit, mirage chains and all other commands work now")
@@ -82,7 +82,7 @@ def _entry(every: str) -> str:
         raise UsageError("--every", f"{every} is no interval of cron's; use 1m, 2m, 5m, 10m, 15m, 20m, 30m or 1h")
     offset = os.getuid() % minutes  # not all users of a site at the same minute
     when = f"{offset}-59/{minutes}" if minutes > 1 else "*"
-    words = ["env", *(f"{name}={value}" for name, value in _variables().items()), *_mirage()]
+    words = ["env", *(f"{name}={value}" for name, value in slurm_variables().items()), *mirage_words()]
     command = shlex.join([*words, "cycle", f"--every={every}", "--log"])
     if not command.isprintable():
         raise ConfigError("crontab", f"a path or variable has a control character: {command!r}")
@@ -94,7 +94,7 @@ def _entry(every: str) -> str:
     return line
 
 
-def _variables() -> dict[str, str]:
+def slurm_variables() -> dict[str, str]:
     """What Slurm's commands and Mirage need of this shell's environment."""
     found = {name: os.environ[name] for name in _KEPT if os.environ.get(name)}
     found |= {name: value for name, value in os.environ.items() if name.startswith(_KEPT_SECTIONS) and value}
@@ -104,11 +104,24 @@ def _variables() -> dict[str, str]:
     sbatch = shutil.which("sbatch")
     if sbatch is None:
         raise ConfigError("PATH", "sbatch is not found; load Slurm's module first, or extend PATH")
+    found |= _own_path()
     place = str(Path(sbatch).parent)
     return found if place in _CRONS_PATH else {"PATH": ":".join((place, *_CRONS_PATH)), **found}
 
 
-def _mirage() -> list[str]:
+def _own_path() -> dict[str, str]:
+    """The search path where this program itself is found by it, as a module of the site may have it."""
+    import mirage
+
+    used = {Path(place).resolve() for place in sys.path}
+    named = [
+        place for place in os.environ.get("PYTHONPATH", "").split(":") if place and Path(place).resolve() in used
+    ]
+    package = Path(mirage.__file__).resolve().parents[1]
+    return {"PYTHONPATH": ":".join(named)} if package in map(Path.resolve, map(Path, named)) else {}
+
+
+def mirage_words() -> list[str]:
     """The words that start this Mirage, whatever PATH is."""
     script = Path(own_python()[0]).parent / "mirage"
     return [str(script)] if os.access(script, os.X_OK) else own_python("-m", "mirage")
@@ -223,9 +236,9 @@ def _unit_text() -> str:
     places = (package / "deploy", package.parent / "deploy" / "systemd")
     source = next(place for place in places if (place / "mirage-user.service").exists())
     unit = (source / "mirage-user.service").read_text(encoding="utf-8")
-    words = [word.replace("%", "%%") for word in _mirage()]
+    words = [word.replace("%", "%%") for word in mirage_words()]
     quoted = " ".join(word if shlex.quote(word) == word else f'"{word}"' for word in words)
-    variables = _variables()
+    variables = slurm_variables()
     if any(not value.isprintable() or '"' in value or "\\" in value for value in (*variables.values(), quoted)):
         raise ConfigError("systemd", "a path or variable has a quote, a backslash or a control character")
     lines = "".join(f'Environment="{name}={value.replace("%", "%%")}"\n' for name, value in variables.items())

@@ -141,6 +141,8 @@ Options of the chain, also valid on #MIRAGE lines of the script. TIME has units 
   --no-wait             do not wait until Slurm accepts the first link (at most 30 s)
   --json                print one JSON document on stdout
   --parsable            print only the chain ID
+  --controller WHO      who looks after the chain: daemon; job: the jobs of the chain, without a daemon; auto
+                        (default): job if no daemon answers and the home directory is on a network file system
   --socket FILE         socket of the daemon, or its http(s):// URL
   -h, --help            show this help; for all other options see man sbatch
 
@@ -284,8 +286,10 @@ def default_limit(partition: str) -> Seconds:
 
 def _send(plan: ChainRequest, line: CommandLine) -> None:
     from mirage.cli.connection import connect
+    from mirage.cli.controllers import choose_controller
     from mirage.cli.heldlinks import add_held_links, held_links
 
+    choose_controller(line)
     if plan.chain:
         _tell_added(*add_held_links(plan, connect(line.value("socket") or ""), slurm_commands()), line)
         return

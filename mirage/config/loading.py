@@ -167,14 +167,16 @@ def _with_places(config: Config, places: Places) -> Config:
     runtime = config.service.runtime or (state if beside else str(places.runtime))
     filled = {
         "service": {"state": state, "runtime": runtime},
-        "store": {"url": config.store.url or _default_store(state)},
+        "store": {"url": config.store.url or _default_store(state, places)},
         "api": {"socket": config.api.socket or str(Path(runtime, SOCKET))},
     }
     sections = {name: getattr(config, name).model_copy(update=update) for name, update in filled.items()}
     return config.model_copy(update=sections)
 
 
-def _default_store(state: str) -> str:
+def _default_store(state: str, places: Places) -> str:
+    if places.shared is not None and places.self_driven and state == str(places.state):
+        return f"directory://{in_url(places.shared)}"
     return f"sqlite:///{in_url(Path(state, 'mirage.db').absolute())}"
 
 

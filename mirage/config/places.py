@@ -6,7 +6,7 @@ import contextlib
 import os
 import pwd
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,10 @@ SYSTEM_FILE = Path("/etc/mirage/mirage.toml")
 SOCKET = "api.sock"
 CALLS = "cycle.json"
 """File of the state directory: the calls of ``mirage cycle``."""
+SHARED = "shared"
+"""Directory of ``~/.local/state/mirage``: the database of every machine, where links look after their chains."""
+CONTROLLER = "controller"
+"""Script in there that links run."""
 SHARED_FOLDERS = (Path("/var/tmp"), Path("/tmp"))  # noqa: S108 - a directory of the user's own in there, checked
 """Local directories for files of ordinary users; the first one survives a reboot."""
 
@@ -35,6 +39,18 @@ class Places:
     directory."""
     remark: str = ""
     """Why the state is not in the usual directory; empty: it is."""
+    shared: Path | None = None
+    """The user's shared directory, whether or not it exists; ``None``: the user has none."""
+
+    @property
+    def self_driven(self) -> bool:
+        """Whether the links look after their chains: this user has made the directory and the script in it."""
+        if self.shared is None:
+            return False
+        try:
+            return {self.shared.lstat().st_uid, (self.shared / CONTROLLER).lstat().st_uid} == {os.geteuid()}
+        except OSError:
+            return False
 
 
 def network_kind(folder: Path) -> str:
@@ -52,7 +68,9 @@ def default_places(environ: Mapping[str, str], uid: int) -> Places:
     """
     home = Places(Path("/var/lib/mirage"), Path("/run/mirage")) if uid == 0 else _users_place(environ, uid)
     state, runtime = _first(environ, "STATE_DIRECTORY"), _first(environ, "RUNTIME_DIRECTORY")
-    return Places(state or home.state, runtime or home.runtime, "" if state else home.remark)
+    if state:
+        return Places(state, runtime or home.runtime)
+    return replace(home, runtime=runtime or home.runtime)
 
 
 _OF_PLACES = ("MIRAGE_SERVICE__", "MIRAGE_API__")
@@ -88,14 +106,14 @@ def _users_place(environ: Mapping[str, str], uid: int) -> Places:
     own = (_folder(environ, "XDG_STATE_HOME") or _home(environ) / ".local/state") / "mirage"
     # An existing database was created by a daemon: its directory stays valid, without a check of the mounts.
     if environ.get("STATE_DIRECTORY") or _is_there(own / "mirage.db") or not (kind := network_kind(own)):
-        return Places(own, own)
+        return Places(own, own, shared=own / SHARED)
     for folder in SHARED_FOLDERS:
         place = folder / f"mirage-{_user_name(uid)}"
         if folder.is_dir() and not network_kind(place) and _is_taken(place, uid) and not network_kind(place):
             said = f"{own} is on a network file system ({kind}): the state is in {place}, only for this machine"
             lasts = "" if folder is SHARED_FOLDERS[0] else ", and a reboot may delete it"
-            return Places(place, place, said + lasts)
-    return Places(own, own)
+            return Places(place, place, said + lasts, own / SHARED)
+    return Places(own, own, shared=own / SHARED)
 
 
 def _is_taken(place: Path, uid: int) -> bool:

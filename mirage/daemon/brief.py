@@ -26,6 +26,8 @@ _LATE = 3
 """Intervals after which calls that do not come have ended."""
 _LATE_AT_LEAST = 3_600.0
 _DAY = 86_400.0
+_SOONEST, _LATEST = 5.0, 600.0
+"""Between two calls that a link makes, s."""
 _USED = 5.0
 """Real seconds that it stays at least after a request: one command may send several."""
 
@@ -70,6 +72,13 @@ class Term:
     """Real seconds until the next call: it stays for what falls due before that. 0: it is not called again."""
     linger: float = 0.0
     """Real seconds that it stays after the last request."""
+    reports: bool = False
+    """Whether it prints in how many real seconds the next call is due."""
+
+    @property
+    def insists(self) -> bool:
+        """Whether it waits for the lease also while another one renews it: what it is called for may be new."""
+        return bool(self.linger) or self.reports
 
 
 class BriefRun:
@@ -91,6 +100,12 @@ class BriefRun:
     def cycled(self, cycle: Cycle, now: Seconds) -> None:
         """A cycle has ended at ``now``, of Slurm's clock."""
         self._due = self._monotonic() + (cycle.wake - now) / self._rate
+
+    def report(self) -> None:
+        """Print the seconds until the next call, where it is to do so."""
+        if self._term.reports:
+            due = _DAY if self._due is None else self._due - self._monotonic()
+            print(round(min(max(due, _SOONEST), _LATEST)))  # noqa: T201 - for the shell script that called
 
     def over(self, requests: int, connections: int) -> bool:
         """Whether the daemon is to end: nothing falls due before the next call, and no client uses it.

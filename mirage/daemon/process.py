@@ -31,6 +31,7 @@ from mirage.daemon.host import (
 from mirage.daemon.logs import set_up_logging
 from mirage.daemon.state_directory import (
     HEARTBEAT,
+    AlreadyRunning,
     Heartbeat,
     check_database,
     keep_files_private,
@@ -122,6 +123,8 @@ def run_daemon(load: Callable[[], Loaded], build: Build, *, once: bool = False, 
         with loaded.explaining():
             check_database(config.store.url, state / HEARTBEAT)
             office = closing.enter_context(open_lease_renewer(config))
+        if brief is not None and not office.await_term(insisting=brief.insists) and brief.reports:
+            raise AlreadyRunning(f"{office.campaign.leader or 'no daemon'} leads")
         if once and (why := Tenure.of(office.campaign).impediment()):
             raise MirageError(f"{why}: only the leader polls the cluster and decides")
         while True:
@@ -214,6 +217,8 @@ class _Daemon:
             if self._in_office:
                 cycle = self._cycle()
         if self.told_to_end:
+            if self._brief is not None:
+                self._brief.report()
             cycles = self._service.loop.status.cycles
             _LOG.info("event=daemon_stopped cycles=%d text=%r", cycles, "the chains' jobs stay on the cluster")
         else:

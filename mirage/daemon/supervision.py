@@ -34,6 +34,8 @@ _FIRST_STEPS = 3
 _PATIENCE = 15.0
 """Real seconds to wait for a running query as the process ends; a database may hang."""
 _AFTER_FAULT = 5.0
+_LOOK = 0.05
+_BEYOND_A_LEASE = 10.0
 
 
 def _nothing() -> None:
@@ -55,6 +57,20 @@ class LeaseRenewer:
             if self.campaign.step():
                 break
         self._thread.start()
+
+    def await_term(self, *, insisting: bool) -> bool:
+        """Whether this daemon leads; waits as long as a lease lasts, for that of a daemon that was killed.
+
+        Not ``insisting``: no longer than until another daemon renews its lease.
+        """
+        first = self.campaign.candidate.lease
+        limit = time.monotonic() + self.campaign.candidate.terms.length + _BEYOND_A_LEASE
+        while not self.campaign.term and time.monotonic() < limit:
+            lease = self.campaign.candidate.lease
+            if not insisting and lease.holder == first.holder and lease.beat > first.beat:
+                break
+            time.sleep(_LOOK)
+        return bool(self.campaign.term)
 
     def close(self) -> None:
         """Hand the lease back. Whatever only a leader may do must have ended before."""

@@ -239,6 +239,23 @@ _WATCH = """\
 ) </dev/null >/dev/null 2>&1 3<&- & )
 """
 
+_CONTROLLER = """\
+# Next to it: a look at the chains of this user, for whom no daemon stays. It says in how many seconds the next one
+# is due.
+( (
+  trap '' HUP INT USR1 USR2
+  while kill -0 $$; do
+    mirage_wait=$(/bin/sh {file})
+    case $mirage_wait in
+      "" | *[!0-9]* | ?????*) mirage_wait={interval} ;;
+    esac
+    mirage_run sleep "$mirage_wait"
+  done
+) </dev/null >/dev/null 2>&1 3<&- & )
+"""
+_LOOK_EVERY = 60
+"""Seconds until the next look where the last one said nothing."""
+
 _BODY = """\
 mirage_run() (
   PATH=${{PATH:+$PATH:}}/usr/bin:/bin  # the script's own may have none of these
@@ -294,6 +311,15 @@ def wrap(script: str, health_command: str) -> str:
     ``$MIRAGE_HANDOVER_FILE`` is touched then.
     """
     return _around(script, _WATCH.format(command=shlex.quote(health_command), interval=INTERVAL))
+
+
+def attended(script: str, controller: str) -> str:
+    """A shell script that runs ``script`` and, next to it, again and again the shell script in ``controller``.
+
+    That one prints the seconds until it is due again. Raises ``BadSpelling`` as ``with_arguments`` does.
+    """
+    watch = _CONTROLLER.format(file=shlex.quote(controller), interval=_LOOK_EVERY)
+    return _around(script, watch, sbatch_lines(script, "script"))
 
 
 def with_arguments(script: str, arguments: Sequence[str]) -> str:
