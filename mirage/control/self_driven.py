@@ -1,8 +1,8 @@
 """Chains that look after themselves, without a daemon: each job of a chain runs a controller next to the work.
 
 Where no job runs, nothing of ours does. So a small job, a call, waits in the queue for the end of each running
-link, or for a time where no link runs. It runs the controller once. Slurm starts it also after a link that failed at
-its start, or whose node is gone together with its controller.
+link, or for a time where no link runs. It runs the controller once. Slurm starts it also after a link that failed
+at its start, or whose node is gone together with its controller.
 """
 
 from __future__ import annotations

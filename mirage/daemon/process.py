@@ -286,7 +286,8 @@ class _Daemon:
             return ""
         if interface is not None and interface.connections:
             return ""
-        self.status = 1 if self._turns.failures or self._service.loop.status.snapshot.stale else 0
+        stale = bool(self._service.tenure.term) and self._service.loop.status.snapshot.stale
+        self.status = 1 if self._turns.failures or stale else 0
         self._ticks.stop()
         return ""
 

@@ -6,7 +6,10 @@ import http.client
 import json
 import signal
 import socket
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,6 +21,8 @@ from mirage.config.places import CALLS
 from mirage.control.status import Cycle
 from mirage.daemon.brief import BriefRun, Calls, Term, read_calls
 from mirage.domain.job import NEVER
+from mirage.domain.lease import VACANT, Lease
+from mirage.store.leases import FileLeases, open_leases
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -142,3 +147,39 @@ def test_calls_that_do_not_come_have_ended(tmp_path: Path) -> None:
         assert calls.ended(1_000 + ended)
     (tmp_path / CALLS).write_text(json.dumps({"at": 5, "every": 600, "daily": 0}))
     assert read_calls(tmp_path) == Calls(5, 600)
+
+
+def leases_of(folder: DaemonFolder) -> FileLeases:
+    """A database that several machines share, whose lease another one has."""
+    url = f"directory://{folder.folder}/shared"
+    folder.configure(f'[store]\nurl = "{url}"\nlease = 3\n')
+    leases = open_leases(url)
+    assert leases.swap(VACANT, Lease("other:1:x", "other", 1))
+    return leases
+
+
+def test_a_call_takes_over_from_one_that_was_killed_on_another_machine(folder: DaemonFolder) -> None:
+    leases = leases_of(folder)
+    with folder.start("--brief=600,0") as daemon:
+        assert daemon.ended() == 0
+        assert not daemon.said("cycles=0"), daemon.text
+    assert (leases.read().term, leases.read().vacant) == (2, True)
+
+
+def test_a_call_leaves_the_lead_to_one_that_is_alive(folder: DaemonFolder) -> None:
+    leases, ended = leases_of(folder), threading.Event()
+
+    def renew() -> None:
+        while not ended.wait(0.5):
+            found = leases.read()
+            assert leases.swap(found, replace(found, beat=found.beat + 1))
+
+    with ThreadPoolExecutor(1) as pool, folder.start("--brief=600,0") as daemon:
+        renewing = pool.submit(renew)
+        try:
+            assert daemon.ended() == 0
+        finally:
+            ended.set()
+        renewing.result()
+        assert daemon.said("daemon_stopped cycles=0"), daemon.text
+    assert (leases.read().holder, leases.read().term) == ("other:1:x", 1)
