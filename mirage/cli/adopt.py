@@ -201,7 +201,7 @@ def _send(plan: ChainRequest, line: CommandLine, job: ShownJob) -> None:
     from mirage.cli.slurm_checks import marked, other_mark
     from mirage.client.client import chain_path
 
-    choose_controller(line)
+    choose_controller(line, plan.request.partition)
     warn_of_parts(plan)
     daemon = connect(line.value("socket") or "")
     if line.has("no-check"):

@@ -43,7 +43,7 @@ class Controller(StrEnum):
     JOB = "job"
 
 
-def choose_controller(line: CommandLine) -> None:
+def choose_controller(line: CommandLine, partition: str) -> None:
     """Have the chains' own jobs look after them, where the command line says so, or where no daemon is likely.
 
     Raises ``UsageError``, and ``ConfigError`` where that is not possible.
@@ -55,6 +55,7 @@ def choose_controller(line: CommandLine) -> None:
     if given == Controller.JOB:
         if line.has("socket"):
             raise UsageError("--controller", "job needs no daemon; leave out --socket")
+        check_submission(partition)
         drive_by_jobs(places)
     elif given == Controller.DAEMON and places.self_driven:
         raise UsageError(
@@ -62,6 +63,7 @@ def choose_controller(line: CommandLine) -> None:
             f"the jobs of your chains look after them; end these chains, then remove {places.shared}",
         )
     elif given == Controller.AUTO and not line.has("socket") and _is_likely(places):
+        check_submission(partition)
         drive_by_jobs(places)
 
 
@@ -75,6 +77,17 @@ def _is_likely(places: Places) -> bool:
         return bool(network_kind(places.shared)) and not is_served()
     except OSError:
         return False
+
+
+def check_submission(partition: str) -> None:
+    """Raise ``ConfigError`` where jobs on the nodes of the partition may not submit the next link."""
+    from mirage.cli.sending import slurm_commands
+    from mirage.slurm.shares_and_partitions import PARTITION_ARGUMENTS, partitions_without_submission
+
+    answer = slurm_commands().run(["scontrol", *PARTITION_ARGUMENTS])
+    if not answer.status and (closed := partitions_without_submission(answer.out, partition)):
+        problem = f"AllocNodes of {', '.join(closed)} lets no job on its nodes submit the next link"
+        raise ConfigError("--controller", f"{problem}; use mirage daemon, or mirage install cron")
 
 
 def drive_by_jobs(places: Places) -> None:

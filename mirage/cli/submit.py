@@ -289,7 +289,7 @@ def _send(plan: ChainRequest, line: CommandLine) -> None:
     from mirage.cli.controllers import choose_controller
     from mirage.cli.heldlinks import add_held_links, held_links
 
-    choose_controller(line)
+    choose_controller(line, plan.request.partition)
     if plan.chain:
         _tell_added(*add_held_links(plan, connect(line.value("socket") or ""), slurm_commands()), line)
         return

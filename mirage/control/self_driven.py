@@ -62,7 +62,7 @@ class SelfDriven:
     def submit(self, request: JobRequest) -> JobId:
         """Submit with the controller."""
         batch = request.batch
-        if batch is not None and not cannot_look(batch):
+        if batch is not None and batch.text and not cannot_look(batch):
             request = replace(request, batch=replace(batch, text=attended(batch.text, self._controller)))
         return self._actuator.submit(request)
 

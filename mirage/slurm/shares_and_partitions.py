@@ -119,6 +119,8 @@ class PartitionNodes:
     qos: str
     """QOS whose limits hold for all jobs of the partition; empty: none."""
     default: bool
+    submits: bool = True
+    """Whether jobs on its nodes may submit to it (``AllocNodes``)."""
 
 
 def read_reservations(text: str) -> tuple[Reserved, ...]:
@@ -146,12 +148,21 @@ def _reserved(words: dict[str, str]) -> Reserved:
 
 
 def _partition(words: dict[str, str]) -> PartitionNodes:
-    qos = words.get("QoS", "")
-    return PartitionNodes(_nodes(words), "" if qos in _NOTHING else qos, words.get("Default") == "YES")
+    qos, from_where = words.get("QoS", ""), words.get("AllocNodes", "")
+    nodes = _nodes(words)
+    submits = from_where in ("ALL", *_NOTHING) or nodes <= _nodes(words, "AllocNodes")
+    return PartitionNodes(nodes, "" if qos in _NOTHING else qos, words.get("Default") == "YES", submits)
 
 
-def _nodes(words: dict[str, str]) -> frozenset[str]:
-    nodes = words.get("Nodes", "")
+def partitions_without_submission(text: str, partition: str) -> tuple[str, ...]:
+    """Those of ``partition`` (a list; empty: the default) whose nodes may not submit. Raises ``BadSpelling``."""
+    known = read_partition_nodes(text)
+    wanted = partition.split(",") if partition else [name for name, each in known.items() if each.default]
+    return tuple(name for name in wanted if name in known and not known[name].submits)
+
+
+def _nodes(words: dict[str, str], name: str = "Nodes") -> frozenset[str]:
+    nodes = words.get(name, "")
     return frozenset() if nodes in _NOTHING else frozenset(hostlist.expand(nodes))
 
 

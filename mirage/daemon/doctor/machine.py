@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mirage.bootstrap.leadership import controller_script
 from mirage.client.address import SOCKET_VARIABLES
 from mirage.config.places import SHARED_FOLDERS, daemon_socket, remark_on
 from mirage.daemon.brief import Calls, read_calls
@@ -120,6 +121,8 @@ def check_place(folder: Path) -> Iterator[Finding]:
 def _of_no_lock(config: Config, folder: Path) -> Finding:
     """Return the finding where no daemon of this account holds the lock of the state directory."""
     follows = "no chain gets successors now"
+    if (controller := controller_script(config)) is not None:
+        return _of_jobs(controller.parent)
     if (calls := read_calls(folder)) is not None:
         return _of_calls(calls, follows)
     if listening(config) is not None:
@@ -131,6 +134,17 @@ def _of_no_lock(config: Config, folder: Path) -> Finding:
         follows = "it manages your chains; findings about settings here concern only a daemon that you start"
         return ok("daemon", f"the daemon at {other} answers; you run none of your own", follows)
     return warn("daemon", "none runs", follows, "run mirage daemon, or systemctl start mirage")
+
+
+def _of_jobs(shared: Path) -> Finding:
+    """The finding where the chains' own jobs look after them."""
+    files = [*shared.glob("lease.*"), *shared.glob("state.*")]
+    last = max((file.stat().st_mtime for file in files), default=None)
+    ago = "never" if last is None else f"{max(0, round(time.time() - last))} s ago"
+    follows = f"errors of theirs are in {shared / 'controller.log'}"
+    return ok(
+        "daemon", f"none is needed: the jobs of your chains look after them; the last look was {ago}", follows
+    )
 
 
 def _of_calls(calls: Calls, follows: str) -> Finding:
@@ -208,7 +222,8 @@ def check_socket(config: Config) -> Finding:
     path = str(daemon_socket(Path(config.api.socket)))
     if not config.api.enabled:
         return warn("interface", "api.enabled = false", "mirage submit cannot reach the daemon", "set api.enabled")
-    if not Path(path).exists() and read_calls(Path(config.service.state)) is not None:
+    brief = controller_script(config) is not None or read_calls(Path(config.service.state)) is not None
+    if not Path(path).exists() and brief:
         return ok("interface", "each command starts a daemon that ends after it")
     if not Path(path).exists() and (other := other_daemon(config)):
         return ok("interface", other)

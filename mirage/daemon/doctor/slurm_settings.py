@@ -269,6 +269,10 @@ def check_partitions(partitions: list[Row]) -> Iterator[Finding]:
     if short:
         follows = "handovers there are more frequent than waits can be predicted"
         yield warn("partitions", f"limits under an hour: {', '.join(short)}", follows, "choose a longer partition")
+    apart = [row["PartitionName"] for row in partitions if row.get("AllocNodes", "ALL") not in ("ALL", "")]
+    if apart:
+        follows = "jobs on compute nodes may not submit there: --controller job is not possible"
+        yield warn("partitions", f"AllocNodes: {', '.join(apart)}", follows, "use a daemon or mirage install cron")
     shared = [row for row in partitions if row.get("OverSubscribe", "").startswith(("FORCE", "YES"))]
     if shared:
         names = ", ".join(f"{row['PartitionName']} {row['OverSubscribe']}" for row in shared)
