@@ -82,11 +82,16 @@ def _default(environ: Mapping[str, str], uid: int, *, starting: bool = False) ->
     return Address(socket=str(own))
 
 
+def names_daemon() -> bool:
+    """Whether a variable of the environment names the daemon."""
+    return any(os.environ.get(name) for name in (*SOCKET_VARIABLES, URL_VARIABLE))
+
+
 def is_served() -> bool:
     """Whether a daemon answers, or is called by cron, or is named by a variable: no command need start another."""
     from mirage.config.places import daemon_socket, used_places
 
-    if any(os.environ.get(name) for name in (*SOCKET_VARIABLES, URL_VARIABLE)):
+    if names_daemon():
         return True
     state, own = used_places(os.environ, os.getuid())
     return _calls(state) is not None or _answers(daemon_socket(own))

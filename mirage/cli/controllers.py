@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from mirage.cli.arguments import UsageError
+from mirage.cli.connection import is_served, names_daemon
 from mirage.cli.install import mirage_words, slurm_variables
 from mirage.config.places import CONTROLLER, default_places, network_kind
 from mirage.domain.errors import ConfigError
@@ -53,8 +54,10 @@ def choose_controller(line: CommandLine, partition: str) -> None:
         raise UsageError("--controller", f"{given!r} is none of {', '.join(Controller)}")
     places = default_places(os.environ, os.getuid())
     if given == Controller.JOB:
-        if line.has("socket"):
-            raise UsageError("--controller", "job needs no daemon; leave out --socket")
+        if line.has("socket") or names_daemon():
+            raise UsageError(
+                "--controller", "job needs no daemon; leave out --socket, MIRAGE_SOCKET and MIRAGE_URL"
+            )
         check_submission(partition)
         drive_by_jobs(places)
     elif given == Controller.DAEMON and places.self_driven:
@@ -69,8 +72,6 @@ def choose_controller(line: CommandLine, partition: str) -> None:
 
 def _is_likely(places: Places) -> bool:
     """Whether every node sees the user's home, and no daemon answers or is called by cron."""
-    from mirage.cli.connection import is_served
-
     if places.shared is None or places.self_driven:
         return places.self_driven
     try:
