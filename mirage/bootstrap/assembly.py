@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from mirage.domain.job import Seconds
     from mirage.domain.jobtable import JobTable
     from mirage.domain.snapshot import Snapshot
+    from mirage.ports import Actuator
     from mirage.store.opening import Store
 
 
@@ -78,10 +79,8 @@ def assemble(
     watch = SnapshotWatch(store.waits, store.snapshots, config.store.snapshot_every)
     holders, putting_away = _holders(config, store)
     act_for = holders.permit if holders is not None else _anybody
-    leading = Leading(world.actuator, tenure.impediment, act_for)
-    controller = controller_script(config)
-    calls = None if controller is None else CallJobs(leading, world.user, controller)
-    led = replace(world, actuator=leading if controller is None else SelfDriven(leading, controller))
+    actuator, calls = _driven(config, world.user, Leading(world.actuator, tenure.impediment, act_for))
+    led = replace(world, actuator=actuator)
     noted = _noted(led, watch, ActionAudit(store.audit, world.clock), pace, watching, alive)
     restored = _restored(store, tenure, world.user if config.acting.mode == "own" else "")
     outside = replace(_outside(noted, store, journal, commands, jobs, windows), restored=restored)
@@ -123,6 +122,14 @@ def assemble(
     if config.api.enabled:
         _add_interface(service, world)
     return service
+
+
+def _driven(config: Config, user: str, leading: Leading) -> tuple[Actuator, CallJobs | None]:
+    """The actuator, and what calls the chains where their own jobs look after them."""
+    controller = controller_script(config)
+    if controller is None:
+        return leading, None
+    return SelfDriven(leading, controller), CallJobs(leading, user, controller)
 
 
 def _opened_store(config: Config, tenure: Tenure) -> Store:

@@ -18,7 +18,7 @@ SAME_CONCEPT = {
     "Link": "the client's view of a link",
 }
 """Classes of the public client that show a concept of the domain under the name it has there."""
-MOST_MODULES = 620
+MOST_MODULES = 625
 LEAST_MEDIAN = 110
 
 
