@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from mirage.domain.job import Seconds
     from mirage.domain.jobtable import JobTable
     from mirage.domain.snapshot import Snapshot
-    from mirage.ports import Actuator
     from mirage.store.opening import Store
 
 
@@ -79,8 +78,7 @@ def assemble(
     watch = SnapshotWatch(store.waits, store.snapshots, config.store.snapshot_every)
     holders, putting_away = _holders(config, store)
     act_for = holders.permit if holders is not None else _anybody
-    actuator, calls = _driven(config, world.user, Leading(world.actuator, tenure.impediment, act_for))
-    led = replace(world, actuator=actuator)
+    led, calls = _driven(config, world, Leading(world.actuator, tenure.impediment, act_for))
     noted = _noted(led, watch, ActionAudit(store.audit, world.clock), pace, watching, alive)
     restored = _restored(store, tenure, world.user if config.acting.mode == "own" else "")
     outside = replace(_outside(noted, store, journal, commands, jobs, windows), restored=restored)
@@ -124,12 +122,15 @@ def assemble(
     return service
 
 
-def _driven(config: Config, user: str, leading: Leading) -> tuple[Actuator, CallJobs | None]:
-    """The actuator, and what calls the chains where their own jobs look after them."""
+def _driven(
+    config: Config, world: ClusterConnection, leading: Leading
+) -> tuple[ClusterConnection, CallJobs | None]:
+    """The connection that acts as leader, and what calls the chains where their own jobs look after them."""
     controller = controller_script(config)
     if controller is None:
-        return leading, None
-    return SelfDriven(leading, controller), CallJobs(leading, user, controller)
+        return replace(world, actuator=leading), None
+    driven = replace(world, actuator=SelfDriven(leading, controller))
+    return driven, CallJobs(leading, world.user, controller)
 
 
 def _opened_store(config: Config, tenure: Tenure) -> Store:
