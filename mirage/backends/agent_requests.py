@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import Enum, auto
 from functools import cache
 from types import NoneType, UnionType
@@ -38,6 +38,8 @@ T = TypeVar("T")
 _HALVES = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 """Not those that stand for bytes that are no UTF-8."""
 LARGEST_NUMBER = 1 << 62
+_LATER = "later"
+"""Mark of a field that the first version of the format lacks: it is written only where it has a value."""
 
 
 class BadOrder(MirageError):
@@ -66,7 +68,8 @@ def _plain(value: object) -> object:
     if isinstance(value, Enum):
         return value.name
     if is_dataclass(value):
-        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+        items = ((f.name, getattr(value, f.name), f.metadata) for f in fields(value))
+        return {name: _plain(item) for name, item, about in items if item is not None or not about.get(_LATER)}
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     return value
@@ -93,9 +96,11 @@ def _read_fields(kind: Any, data: object, where: str) -> Any:
     wanted = _hints(kind)
     if not isinstance(data, dict):
         raise BadOrder(f"{where}: expected an object with {', '.join(wanted)}")
-    for name in data.keys() ^ wanted.keys():
+    later = {f.name for f in fields(kind) if f.metadata.get(_LATER)}
+    for name in (data.keys() ^ wanted.keys()) - (later - data.keys()):
         raise BadOrder(f"{where}.{name}: {'no such field' if name in data else 'missing'}")
-    return kind(**{name: _read(hint, data[name], f"{where}.{name}") for name, hint in wanted.items()})
+    found = {name: hint for name, hint in wanted.items() if name in data}
+    return kind(**{name: _read(hint, data[name], f"{where}.{name}") for name, hint in found.items()})
 
 
 def _read_tuple(kinds: tuple[Any, ...], data: object, where: str) -> tuple[Any, ...]:
@@ -153,7 +158,7 @@ _LONGEST_WORD = 100
 
 @dataclass(frozen=True, slots=True)
 class AgentRequest:
-    """One thing to do for ``owner``: exactly one of the five acts is there."""
+    """One thing to do for ``owner``: exactly one of the six acts is there."""
 
     order_id: str
     owner: str
@@ -164,6 +169,7 @@ class AgentRequest:
     update: UpdateJob | None = None
     signal: SignalJob | None = None
     check_files: CheckFiles | None = None
+    adopt: AdoptJob | None = field(default=None, metadata={_LATER: True})
 
     @property
     def act(self) -> Act:
@@ -190,7 +196,8 @@ class AgentRequest:
         """The order that ``to_text`` wrote. Raises ``BadOrder``."""
         order = load(cls, text)
         if len(order._acts()) != 1:
-            raise BadOrder("AgentRequest: expected exactly one of submit, cancel, update, signal and check_files")
+            acts = "submit, cancel, update, signal, check_files and adopt"
+            raise BadOrder(f"AgentRequest: expected exactly one of {acts}")
         return order
 
     @classmethod
@@ -208,9 +215,11 @@ class AgentRequest:
                 return cls(order_id, owner, start_by, signal=act)
             case CheckFiles():
                 return cls(order_id, owner, start_by, check_files=act)
+            case AdoptJob():
+                return cls(order_id, owner, start_by, adopt=act)
 
     def _acts(self) -> list[Act]:
-        acts = (self.submit, self.cancel, self.update, self.signal, self.check_files)
+        acts = (self.submit, self.cancel, self.update, self.signal, self.check_files, self.adopt)
         return [act for act in acts if act is not None]
 
 
@@ -245,7 +254,14 @@ class CheckFiles:
     paths: tuple[str, ...]
 
 
-Act = JobRequest | CancelJob | UpdateJob | SignalJob | CheckFiles
+@dataclass(frozen=True, slots=True)
+class AdoptJob:
+    """Make a job of the owner link 1 of a new chain, if the job itself asks for that."""
+
+    job_id: JobId
+
+
+Act = JobRequest | CancelJob | UpdateJob | SignalJob | CheckFiles | AdoptJob
 
 
 def describe(act: Act) -> str:
@@ -263,6 +279,8 @@ def describe(act: Act) -> str:
             return f"signal {act.signal} to job {act.job_id}"
         case CheckFiles():
             return f"check {len(act.paths)} files"
+        case AdoptJob():
+            return f"adopt job {act.job_id} if it is marked"
 
 
 class Verdict(Enum):

@@ -22,6 +22,7 @@ from mirage.domain.link import NO_IDENTITIES, is_mark_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from mirage.backends.agent_requests import AgentResponse
     from mirage.domain.files import FileState
     from mirage.domain.job import Job, JobChange, JobId, JobRequest, JobState, SignalReach
     from mirage.domain.link import LinkIdentity
@@ -88,9 +89,15 @@ class LinksOnly(CheckedActuator):
     """
 
     def __init__(
-        self, actuator: Actuator, user: str, identify: Callable[[JobId], JobIdentity], check: Check
+        self,
+        actuator: Actuator,
+        user: str,
+        identify: Callable[[JobId], JobIdentity],
+        check: Check,
+        adopt: Callable[[JobId], AgentResponse] | None = None,
     ) -> None:
         super().__init__(actuator)
+        self._adopt = adopt
         self._user = user
         self._identify = identify
         self._check = check
@@ -121,6 +128,13 @@ class LinksOnly(CheckedActuator):
             if problem := path_problem(path):
                 raise NotPermitted(f"{path[:80]!r}: {problem}")
         return self._check(paths)
+
+    def adopt_job(self, job_id: JobId, owner: str) -> AgentResponse:
+        """Make a job of the user link 1 of a new chain, if the job itself asks for that."""
+        self._check_user(owner)
+        if self._adopt is None:
+            raise NotPermitted(f"job {job_id}: this process adopts no jobs")
+        return self._adopt(job_id)
 
     def _check_user(self, owner: str) -> None:
         if owner != self._user:

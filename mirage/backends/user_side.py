@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING, Protocol
 
 from mirage.backends.agent_requests import (
+    AdoptJob,
     AgentRequest,
     AgentResponse,
     BadOrder,
@@ -22,6 +23,7 @@ from mirage.backends.agent_requests import (
 from mirage.backends.background_files import CheckLimits, local_files
 from mirage.backends.cli_actuator import CliActuator
 from mirage.backends.links_only import JobIdentity, LinksOnly
+from mirage.backends.marked_jobs import MarkedJobs
 from mirage.domain.bounds import LARGEST_ENVIRONMENT, LARGEST_SCRIPT
 from mirage.domain.errors import BadSpelling, ClusterUnavailable, MirageError, NotPermitted, UnknownJob
 from mirage.domain.files import WatchedFile
@@ -31,7 +33,7 @@ from mirage.slurm import error_messages
 from mirage.slurm.job_state import parse_state
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from typing import BinaryIO, TextIO
 
     from mirage.backends.agent_requests import Act
@@ -45,14 +47,17 @@ _TIMEOUT, _PATIENCE = 3.0, 4.0
 """Seconds; less than the next order waits for an agent that is busy."""
 
 
-def own_links(commands: CommandRunner, user: str) -> LinksOnly:
-    """Acts on the links of ``user``, who is the user of this process, and on nothing else."""
-    files = local_files(CheckLimits(timeout=_TIMEOUT))
+def own_links(commands: CommandRunner, user: str, environment: Mapping[str, str]) -> LinksOnly:
+    """Acts on the links of ``user``, who is the user of this process, and adopts jobs that ask for it.
+
+    ``environment``: of ``mirage adopt`` and of the links that follow such a job.
+    """
+    files, marked = local_files(CheckLimits(timeout=_TIMEOUT)), MarkedJobs(commands, environment).adopt
 
     def check(paths: tuple[str, ...]) -> tuple[FileState, ...]:
         return files.ask([WatchedFile(user, path) for path in paths], _PATIENCE)
 
-    return LinksOnly(CliActuator(commands, user), user, lambda job_id: identify(commands, job_id), check)
+    return LinksOnly(CliActuator(commands, user), user, lambda job_id: identify(commands, job_id), check, marked)
 
 
 def identify(commands: CommandRunner, job_id: JobId) -> JobIdentity:
@@ -93,6 +98,9 @@ class UserSide(Actuator, Protocol):
     def check_files(self, paths: tuple[str, ...], owner: str) -> tuple[FileState, ...]:
         """The states of these files, in order. Raises ``NotPermitted``."""
 
+    def adopt_job(self, job_id: JobId, owner: str) -> AgentResponse:
+        """Adopt a job that asks for it. Raises ``NotPermitted``."""
+
 
 def execute(order: AgentRequest, actuator: UserSide, now: Callable[[], float] = time.time) -> AgentResponse:
     """Do what ``order`` says, with an actuator that may act for its owner, unless it is too late for it.
@@ -121,6 +129,8 @@ def carry_out(act: Act, owner: str, actuator: Actuator) -> AgentResponse:
             actuator.signal(job_id, owner, signal, reach=reach)
         case CheckFiles():
             raise NotPermitted(f"{owner}: files are not checked by acts on jobs")
+        case AdoptJob(job_id):
+            raise NotPermitted(f"{owner}: job {job_id} is not adopted by acts on links")
     return AgentResponse(Verdict.DONE)
 
 
@@ -128,6 +138,8 @@ def _carry_out(order: AgentRequest, actuator: UserSide) -> AgentResponse:
     match order.act:
         case CheckFiles(paths):
             return AgentResponse(Verdict.DONE, files=actuator.check_files(paths, order.owner))
+        case AdoptJob(job_id):
+            return actuator.adopt_job(job_id, order.owner)
         case act:
             return carry_out(act, order.owner, actuator)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from mirage.backends.agent_requests import Act, CancelJob, SignalJob, UpdateJob, describe
@@ -15,6 +15,8 @@ from mirage.domain.link import NO_IDENTITIES, NO_JOB
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from mirage.backends.agent_requests import AgentResponse
+    from mirage.backends.marked_jobs import Adopter
     from mirage.domain.job import JobChange, SignalReach
     from mirage.domain.link import LinkIdentity
     from mirage.domain.snapshot import Snapshot
@@ -88,6 +90,15 @@ class Leading:
         """Signal through the wrapped actuator, if this daemon still leads."""
         self._check(owner)
         self._actuator.signal(job_id, owner, signal, reach=reach)
+
+    def adopting(self, adopter: Adopter) -> Adopter:
+        """The same adopter, which looks as well whether it may act."""
+
+        def adopt(owner: str, job_id: JobId) -> AgentResponse:
+            self._check(owner)
+            return adopter.adopt(owner, job_id)
+
+        return replace(adopter, adopt=adopt)
 
     def _check(self, owner: str) -> None:
         if found := self._impediment():

@@ -78,7 +78,8 @@ def assemble(
     watch = SnapshotWatch(store.waits, store.snapshots, config.store.snapshot_every)
     holders, putting_away = _holders(config, store)
     act_for = holders.permit if holders is not None else _anybody
-    led, calls = _driven(config, world, Leading(world.actuator, tenure.impediment, act_for))
+    leading = Leading(world.actuator, tenure.impediment, act_for)
+    led, calls = _driven(config, world, leading)
     noted = _noted(led, watch, ActionAudit(store.audit, world.clock), pace, watching, alive)
     restored = _restored(store, tenure, world.user if config.acting.mode == "own" else "")
     outside = replace(_outside(noted, store, journal, commands, jobs, windows), restored=restored)
@@ -103,6 +104,7 @@ def assemble(
         restored=restored,
         holders=holders,
         in_shadow=in_shadow,
+        adopter=leading.adopting(world.adopter) if world.adopter is not None else None,
     )
     putting_away.serve(service)
     service.prepare_named(guards, _PREPARING)

@@ -55,7 +55,7 @@ def act_as_configured(config: Config, own: ClusterConnection) -> ClusterConnecti
     """The world as ``own`` shows it, acted on in users' names. Raises ``ConfigError``."""
     match config.acting.mode:
         case "own":
-            return own
+            return _by_itself(config, own)
         case "agent":
             return _by_agents(config, own)
         case "release":
@@ -66,6 +66,24 @@ def act_as_configured(config: Config, own: ClusterConnection) -> ClusterConnecti
             return _by_tokens(config, own)
 
 
+def _by_itself(config: Config, own: ClusterConnection) -> ClusterConnection:
+    from mirage.backends.execution import CommandRunner
+    from mirage.backends.marked_jobs import Adopter, MarkedJobs
+
+    section = config.cluster
+    if section.backend not in ("cli", "pyslurm"):  # Slurm's commands may not be on this machine
+        return own
+    named = {"SLURM_CONF": section.slurm_conf, "MIRAGE_CLUSTER__CLOCK": section.clock}
+    environment = os.environ | {name: value for name, value in named.items() if value}
+    commands = CommandRunner(command_environment(section), section.timeout)
+    jobs = MarkedJobs(commands, environment | {"MIRAGE_SOCKET": config.api.socket})
+
+    def adopt(_: str, job_id: JobId) -> AgentResponse:
+        return jobs.adopt(job_id)
+
+    return replace(own, adopter=Adopter(adopt, lambda user: user == own.user))
+
+
 def _by_owners(own: ClusterConnection, actuator: Actuator) -> ClusterConnection:
     """Slurm reports planned starts only for jobs of the daemon's user; other users' cannot be queried."""
     return replace(own, actuator=actuator, check_request=takes_any)
@@ -73,12 +91,15 @@ def _by_owners(own: ClusterConnection, actuator: Actuator) -> ClusterConnection:
 
 def _by_agents(config: Config, own: ClusterConnection) -> ClusterConnection:
     from mirage.backends.agent_queue import AgentActuator, AgentQueue, QueueTimeouts
+    from mirage.backends.agent_requests import AdoptJob
     from mirage.backends.background_files import CheckLimits
+    from mirage.backends.marked_jobs import Adopter
     from mirage.backends.owner_turns import files_by_order
 
     desk = AgentQueue(_late, QueueTimeouts(answer=config.acting.timeout))
     files = files_by_order(desk.ask, CheckLimits(timeout=_BY_AGENT))
-    return replace(_by_owners(own, AgentActuator(desk)), desk=desk, files=files)
+    adopter = Adopter(lambda owner, job_id: desk.ask(owner, AdoptJob(job_id)), desk.attached)
+    return replace(_by_owners(own, AgentActuator(desk)), desk=desk, files=files, adopter=adopter)
 
 
 def _late(owner: str, order_id: str, answer: AgentResponse) -> None:
@@ -98,7 +119,9 @@ def _by_release(config: Config, own: ClusterConnection) -> ClusterConnection:
 
 
 def _by_sudo(config: Config, own: ClusterConnection) -> ClusterConnection:
+    from mirage.backends.agent_requests import AdoptJob
     from mirage.backends.background_files import CheckLimits
+    from mirage.backends.marked_jobs import Adopter
     from mirage.backends.owner_turns import files_by_order
     from mirage.backends.sudo import HelperGroups, SudoActuator, check_person, own_group
 
@@ -112,7 +135,8 @@ def _by_sudo(config: Config, own: ClusterConnection) -> ClusterConnection:
     actuator = SudoActuator(helper, groups)
     files = files_by_order(actuator.ask, CheckLimits(timeout=_BY_SUDO, every=_EVERY_BY_SUDO))
     made = _by_owners(own, actuator)
-    return replace(made, files=files, check_request=lambda request: check_person(request.user))
+    adopter = Adopter(lambda owner, job_id: actuator.ask(owner, AdoptJob(job_id)))
+    return replace(made, files=files, check_request=lambda request: check_person(request.user), adopter=adopter)
 
 
 def _helper(config: Config) -> Helper:

@@ -19,6 +19,7 @@ from mirage.domain.errors import ConfigError, MirageError
 if TYPE_CHECKING:
     from mirage.backends.agent_queue import AgentQueue
     from mirage.backends.links_only import JobIdentity
+    from mirage.backends.marked_jobs import Adopter
     from mirage.config.model import ClusterConnectionSection, Config
     from mirage.control.clockcheck import ClockCheck
     from mirage.control.clocks import RealTimeClock
@@ -99,6 +100,8 @@ class ClusterConnection:
     """Raises ``SubmissionRejected`` for what no link could be submitted with; may take seconds."""
     identify: Identify | None = None
     """Asks Slurm about a job of an owner; may take seconds. ``None``: no job of a user's own can be there."""
+    adopter: Adopter | None = None
+    """Adopts jobs of plain ``sbatch``; ``None``: no process of a user is there that could."""
 
 
 def slurm_clock(section: ClusterConnectionSection) -> CorrectedClock:

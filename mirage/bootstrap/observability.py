@@ -52,6 +52,12 @@ class Messenger:
             for courier in self.couriers:
                 courier.put(notice)
 
+    def tell_owner(self, owner: str, text: str) -> None:
+        """Tell the owner of a job that it cannot be continued. Any thread."""
+        notice = Notice(NoticeKind.NOT_ADOPTED, int(time.time()), text, owner=owner)
+        for courier in self.couriers:
+            courier.put(notice)
+
     def test(self, asker: str) -> Mapping[str, str]:
         """Try every channel at the same time; return ``sent`` or the error, by channel. Takes seconds."""
         notice = Notice(NoticeKind.TEST, int(time.time()), f"test message, requested by {asker}", owner=asker)
@@ -85,6 +91,11 @@ class Observability:
         self.meters.expect(channel.name for channel in channels)
         couriers = tuple(DeliveryQueue(channel, self.meters.notified) for channel in channels)
         self.messenger = Messenger(NotificationRules(first, thresholds, self.ledger), couriers)
+
+    def not_adopted(self, owner: str, text: str) -> None:
+        """Report a job that asks for a chain in vain. Any thread."""
+        if self.messenger is not None:
+            self.messenger.tell_owner(owner, text)
 
     def test_messages(self, asker: str) -> Mapping[str, str]:
         """Return the result of a test message by channel. Takes seconds; not for the loop's thread."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from mirage.api.access.holders import Holders
     from mirage.api.server import ApiServer
+    from mirage.backends.marked_jobs import Adopter
     from mirage.bootstrap.cluster import ClusterInfo
     from mirage.config.model import Config
     from mirage.control.clocks import Pace, RealTimeClock
@@ -93,6 +94,8 @@ class DaemonService:
     """Set where the links look after their chains."""
     restored: RestoredDatabase | None = None
     """Set if the database is a restored backup whose chains are not compared with Slurm yet."""
+    adopter: Adopter | None = None
+    """Adopts jobs of plain ``sbatch``; ``None``: no process of a user is there that could."""
 
     def answer_question(self, alive: Callable[[], None]) -> bool:
         """Answer one prediction request; return whether there was one. For the loop's thread, between cycles."""

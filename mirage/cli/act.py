@@ -15,6 +15,7 @@ from mirage.backends.user_side import own_links, serve
 from mirage.ownprocess import end_with_parent
 
 _PATH = "/usr/local/bin:/usr/bin:/bin"
+_OF_THE_SITE = ("SLURM_CONF", "MIRAGE_SOCKET")
 _TIMEOUT = 30.0
 """Timeout of a Slurm command, in seconds."""
 _PR_SET_DUMPABLE = 4  # linux/prctl.h
@@ -28,7 +29,8 @@ def main() -> None:
         sys.exit("mirage-act runs only as an ordinary user; run it with sudo -u USER")
     _close_off()
     user = pwd.getpwuid(os.getuid()).pw_name
-    serve(sys.stdin.buffer, sys.stdout, own_links(CommandRunner(_environment(user), _TIMEOUT), user))
+    environment = _environment(user)
+    serve(sys.stdin.buffer, sys.stdout, own_links(CommandRunner(environment, _TIMEOUT), user, environment))
 
 
 def _close_off() -> None:
@@ -49,8 +51,7 @@ def _environment(user: str) -> dict[str, str]:
     """Return the environment of Slurm's commands. The site can set variables in sudo's ``env_file``."""
     home = pwd.getpwnam(user).pw_dir
     settings = {"PATH": os.environ.get("MIRAGE_ACT_PATH", _PATH), "HOME": home, "USER": user, "LOGNAME": user}
-    conf = os.environ.get("SLURM_CONF")
-    return settings | ({"SLURM_CONF": conf} if conf else {})
+    return settings | {name: os.environ[name] for name in _OF_THE_SITE if os.environ.get(name)}
 
 
 if __name__ == "__main__":

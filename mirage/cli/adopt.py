@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from dataclasses import replace
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import typer
 
@@ -51,6 +53,12 @@ link: 0 means that the work is done, unless --done-exit-code or --done-file say 
 --total-time, and mirage chain cancel cancels it. It has no MIRAGE_ variables. With --handover none, the default,
 no link starts before the job has ended.
 
+The daemon adopts a job by itself if its script has #MIRAGE lines, or if its comment begins with "mirage:", such as
+sbatch --comment "mirage: --links 8" train.sh (chains.adopt in the configuration). Options in the comment override
+those of the script. A job with the comment mirage:off is left alone.
+
+  --if-marked           do nothing unless the daemon would adopt the job by itself; if the job cannot become a
+                        chain, set its comment to mirage:off and the reason
   --dry-run             show what would be submitted, but change nothing
   --no-check            skip the check whether Slurm would accept the next link
   --json, --parsable    print one JSON document on stdout; print only the chain ID
@@ -88,7 +96,7 @@ def adopt_command(context: typer.Context) -> None:
 
 def adopt(argv: Sequence[str]) -> None:
     """Run ``mirage adopt`` with these arguments."""
-    from mirage.cli.slurm_checks import Unfit, UnknownHere
+    from mirage.backends.marked_jobs import Unfit, UnknownHere
 
     try:
         _adopt(argv)
@@ -99,6 +107,7 @@ def adopt(argv: Sequence[str]) -> None:
 
 def _adopt(argv: Sequence[str]) -> None:
     from mirage.cli.connection import exit_codes
+    from mirage.cli.slurm_checks import announced
     from mirage.cli.submit import text_of
 
     try:
@@ -107,26 +116,32 @@ def _adopt(argv: Sequence[str]) -> None:
             typer.echo(USAGE, nl=False)
             return
         job_id = _job_id(line, word)
-        plan, job = _plan(line, job_id)
+        with exit_codes(), announced(job_id, slurm_commands()) if line.has("if-marked") else nullcontext():
+            _perform(line, job_id)
     except BadSpelling as error:
         show(f"mirage: {error}", err=True)
         show("Try mirage adopt --help", err=True)
         raise SystemExit(2) from None
-    for remark in () if line.has("quiet") else plan.remarks:
+
+
+def _perform(line: CommandLine, job_id: JobId) -> None:
+    adoption = _plan(line, job_id)
+    if adoption is None:
+        return
+    for remark in () if line.has("quiet") else adoption.plan.remarks:
         show(f"mirage: {remark}", err=True)
-    with exit_codes():
-        if line.has("dry-run"):
-            show_plan(plan, 2, as_json=line.has("json"))
-        else:
-            _send(plan, line, job)
+    if line.has("dry-run"):
+        show_plan(adoption.plan, 2, as_json=line.has("json"))
+    else:
+        _send(adoption, line)
 
 
 def _read(argv: Sequence[str]) -> tuple[CommandLine, str]:
     """The command line with the script's arguments, and the word for the job; options may follow that one."""
-    from mirage.cli.chain_request import CommandLine, read_command_line
+    from mirage.cli.chain_request import ADOPT, ADOPT_NAMES, CommandLine, read_command_line
 
-    first = read_command_line(argv)
-    rest = read_command_line(first.arguments)
+    first = read_command_line(argv, ADOPT, ADOPT_NAMES)
+    rest = read_command_line(first.arguments, ADOPT, ADOPT_NAMES)
     arguments = (rest.script, *rest.arguments) if rest.script or rest.arguments else ()
     if arguments and "--" not in argv:
         raise BadSpelling(arguments[0], "expected one job ID; put arguments of the script after --")
@@ -144,15 +159,30 @@ def _job_id(line: CommandLine, word: str) -> JobId:
     return job_id_of(int(word))
 
 
-def _plan(line: CommandLine, job_id: JobId) -> tuple[ChainRequest, ShownJob]:
-    from mirage.cli.chain_request import Followed, make_plan
-    from mirage.cli.slurm_checks import check_adoptable, read_job, read_script, read_submit_line
+@dataclass(frozen=True, slots=True)
+class _Adoption:
+    """The chain that a job is to begin."""
+
+    plan: ChainRequest
+    job: ShownJob
+    why: str
+    """Why it is adopted without its owner's command; empty: by that command."""
+
+
+def _plan(line: CommandLine, job_id: JobId) -> _Adoption | None:
+    """``None``: the job is to be adopted only if it is marked, and is not."""
+    from mirage.backends.marked_jobs import check_adoptable, read_job, read_script, read_submit_line
+    from mirage.cli.chain_request import Followed, Shell, make_plan
+    from mirage.cli.slurm_checks import read_wish
     from mirage.cli.submit import outside
     from mirage.slurm.shown_jobs import options_of_line, shown_arguments, without_nodes
     from mirage.slurm.wrapper import unwrapped
 
     commands = slurm_commands()
     job = read_job(job_id, commands)
+    wish = read_wish(job, commands) if line.has("if-marked") else ""
+    if line.has("if-marked") and not wish:
+        return None
     check_adoptable(job, os.getuid())
     script = read_script(job_id, commands)
     former = unwrapped(script)
@@ -165,11 +195,14 @@ def _plan(line: CommandLine, job_id: JobId) -> tuple[ChainRequest, ShownJob]:
     if bound:
         others = tuple(option for option in followed.options if option.name != "nodelist")
         followed = Followed(without_nodes(job), script, others)
-    plan = make_plan(line, outside(), followed)
+    here = outside()
+    if wish:  # a daemon's process: its umask and limits are not the user's
+        here = replace(here, shell=Shell())
+    plan = make_plan(line, here, followed)
     remarks = list(_remarks(plan, job, submitted, known=options is not None))
     if bound and not line.has("nodelist"):
         remarks.append(f"the job was a link of another chain: its binding to {bound} is not taken over")
-    return replace(plan, remarks=(*plan.remarks, *remarks)), job
+    return _Adoption(replace(plan, remarks=(*plan.remarks, *remarks)), job, wish)
 
 
 def _remarks(plan: ChainRequest, job: ShownJob, submitted: str, *, known: bool) -> Iterator[str]:
@@ -194,24 +227,28 @@ def _remarks(plan: ChainRequest, job: ShownJob, submitted: str, *, known: bool) 
         yield f"the mark of the link replaces the comment {comment[:_SHOWN]!r} of job {job.job_id}"
 
 
-def _send(plan: ChainRequest, line: CommandLine, job: ShownJob) -> None:
+def _send(adoption: _Adoption, line: CommandLine) -> None:
     """The mark first: without it the daemon takes no job, and by it the job is known whatever happens then."""
     from mirage.cli.connection import connect
     from mirage.cli.controllers import choose_controller
-    from mirage.cli.slurm_checks import marked, other_mark
+    from mirage.cli.slurm_checks import check_name, marked, other_mark
     from mirage.client.client import chain_path
 
+    plan, job = adoption.plan, adoption.job
     choose_controller(line, plan.request.partition)
     warn_of_parts(plan)
     daemon = connect(line.value("socket") or "")
+    if adoption.why:
+        check_name(plan.document["name"], daemon)
     if line.has("no-check"):
         daemon.get("/cluster")  # nothing is marked for a daemon that is not there
     else:
         check_plan(plan, daemon)
     make_room(plan)
     tag = f"mirage:{plan.chain_id}:1"
+    why = f"&adopt_because={quote(adoption.why, safe='')}" if adoption.why else ""
     with marked(job, tag, slurm_commands()):
-        answer = post_chain(daemon, f"/chains?adopt={job.job_id}", plan)
+        answer = post_chain(daemon, f"/chains?adopt={job.job_id}{why}", plan)
     if comment := other_mark(job, tag, slurm_commands()):
         daemon.patch(chain_path(plan.chain_id), {"done": {"links": 1}})
         raise ConfigError(

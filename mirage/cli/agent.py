@@ -46,8 +46,9 @@ def agent_command(once: Once = False, socket: Socket = "") -> None:
     from mirage.backends.user_side import execute, own_links
 
     user = pwd.getpwuid(os.getuid()).pw_name
-    actuator = own_links(CommandRunner(os.environ), user)
     client, ending = connect(socket), _Ending()
+    environment = os.environ | {"MIRAGE_SOCKET": str(client.transport.address)}
+    actuator = own_links(CommandRunner(os.environ), user, environment)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
             signal.signal(number, ending.told)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mirage.backends.marked_jobs import comment_options
 from mirage.cli.chainoptions import CHAIN, chain_document, held_links, new_chain_id
 from mirage.domain.bounds import LARGEST_SCRIPT, REQUEST
 from mirage.domain.errors import BadSpelling, ConfigError
@@ -35,6 +36,9 @@ SUBMIT = Options(SBATCH.own, beside=COMMAND)
 _CHAIN_ONLY = frozenset(option.name for option in CHAIN.own) - {"held-links", "health-command", "tasks-state"}
 """Options that apply to the chain only, not to its links."""
 _CHAIN_NAMES = frozenset(option.name for option in COMMAND.own)
+_ADOPTION = Options((*COMMAND.own, *option_table(Takes.NOTHING, "if-marked")))
+ADOPT = Options(SBATCH.own, beside=_ADOPTION)
+ADOPT_NAMES = frozenset(option.name for option in _ADOPTION.own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +170,7 @@ def make_plan(line: CommandLine, outside: SubmissionContext, followed: Followed 
     if followed is not None:
         sources = _as_followed(sources, followed)
     around = Surroundings(name, outside.user, outside.directory, outside.now, outside.default_limit)
-    options = _chain_lines(text, label) | line.chain
+    options = _chain_lines(text, label) | (_commented(followed.job) if followed else {}) | line.chain
     held, chain = held_links(options), line.value("chain")
     added = _check_addition(line, chain, held) if chain is not None else ()
     chain_document(options, outside.directory, None)  # and before Slurm is asked for a time limit
@@ -244,6 +248,12 @@ def _sbatch_lines(text: str, label: str, line: CommandLine) -> tuple[Given, ...]
 def _chain_lines(text: str, label: str) -> dict[str, Given]:
     directives = batchscript.read_directives(text, batchscript.MIRAGE_LINE, label)
     return {given.name: given for given in _only_options(CHAIN, directives.words)}
+
+
+def _commented(job: ShownJob) -> dict[str, Given]:
+    """Options of the chain in the comment of an adopted job, ``mirage: --links 5``."""
+    options = " ".join((comment_options(job.value("Comment")) or "").split())
+    return _chain_lines(f"{batchscript.MIRAGE_LINE} {options}\n", f"the comment of job {job.job_id}")
 
 
 def _only_options(table: Options, words: Sequence[Word]) -> tuple[Given, ...]:

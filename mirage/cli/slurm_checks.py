@@ -6,18 +6,31 @@ An adopted job becomes link 1; the mark of its link is set in its comment.
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirage.backends.cli_actuator import CliActuator
+from mirage.backends.marked_jobs import (
+    OFF,
+    Unfit,
+    UnknownHere,
+    check_adoptable,
+    comment_options,
+    has_ended,
+    place_of,
+    read_job,
+    read_script,
+    resubmission,
+    set_comment,
+    why_marked,
+)
 from mirage.cli.printing import show
 from mirage.client.errors import ClientError, Refusal, Unanswered
 from mirage.domain.errors import BadSpelling, ClusterUnavailable, ConfigError, MirageError, SubmissionRejected
-from mirage.domain.job import JobState
 from mirage.domain.tags import split_tag
-from mirage.slurm.accounting import AT_ANY_TIME
-from mirage.slurm.error_messages import is_permanent, one_line, unreachable
+from mirage.domain.texts import one_line
+from mirage.slurm.error_messages import is_permanent
 from mirage.slurm.shares_and_partitions import (
     PARTITION_ARGUMENTS,
     RESERVATION_ARGUMENTS,
@@ -25,65 +38,20 @@ from mirage.slurm.shares_and_partitions import (
     read_partition_nodes,
     read_reservations,
 )
-from mirage.slurm.shown_jobs import read_shown_job
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mirage.backends.execution import CommandRunner
+    from mirage.client.client import Client
     from mirage.domain.job import JobId, JobRequest
     from mirage.slurm.shown_jobs import ShownJob
 
 _NOT_STORED = (503,)
 """Server errors after which certainly no chain was created."""
-
-
-class UnknownHere(ConfigError):
-    """Slurm does not show this job."""
-
-
-class Unfit(ConfigError):
-    """The job cannot be the first link of a chain."""
-
-
-def read_job(job_id: JobId, commands: CommandRunner) -> ShownJob:
-    """Read ``scontrol show job``. Raises ``UnknownHere`` and ``ClusterUnavailable``."""
-    answer = commands.run(["scontrol", "show", "job", str(job_id)])
-    if answer.status and unreachable(answer.said):
-        raise ClusterUnavailable(f"scontrol: {one_line(answer.said)}")
-    if answer.status:
-        raise UnknownHere(_place(job_id), f"not found in Slurm: {one_line(answer.said)}")
-    try:
-        return read_shown_job(answer.out, job_id)
-    except BadSpelling as error:
-        raise ClusterUnavailable(f"scontrol show job {job_id}: {error}") from None
-
-
-def check_adoptable(job: ShownJob, uid: int) -> None:
-    """Raise ``Unfit`` for a job that cannot be the first link of a chain of the user ``uid``."""
-    if problem := _problem(job, uid):
-        raise Unfit(_place(job.job_id), problem)
-
-
-def read_script(job_id: JobId, commands: CommandRunner) -> str:
-    """Return the batch script that Slurm stores. Raises ``ConfigError``."""
-    answer = commands.run(["scontrol", "write", "batch_script", str(job_id), "-"])
-    if answer.status or not answer.out:  # scontrol succeeds for a job without a script
-        raise ConfigError(_place(job_id), f"Slurm does not show its batch script: {one_line(answer.said)}")
-    return answer.out
-
-
-def read_submit_line(job: ShownJob, commands: CommandRunner) -> str:
-    """Return the ``sbatch`` command line, words joined by blanks; empty if Slurm and accounting have none."""
-    if line := job.value("SubmitLine"):
-        return line
-    asked = ["sacct", "--noheader", "--parsable2", "--allocations", "--format=SubmitLine", f"--jobs={job.job_id}"]
-    asked += AT_ANY_TIME  # this shell's clock may not be Slurm's
-    try:
-        answer = commands.run(asked)
-    except ClusterUnavailable:
-        return ""
-    return "" if answer.status else answer.out.strip()
+_DENIED = (401, 403)
+_LONGEST_NOTE = 200
+"""Characters of a reason in a comment."""
 
 
 @contextmanager
@@ -95,15 +63,15 @@ def marked(job: ShownJob, tag: str, commands: CommandRunner) -> Iterator[None]:
     """
     check_adoptable(read_job(job.job_id, commands), job.uid)
     try:
-        _set_comment(job.job_id, tag, commands)
+        set_comment(job.job_id, tag, commands)
     except MirageError:
-        _put_back(job, commands)  # the failed command may have set it
+        _put_back(job, tag, commands)  # the failed command may have set it
         raise
     try:
         yield
     except ClientError as error:
         if _certainly_not_made(error):
-            _put_back(job, commands)
+            _put_back(job, tag, commands)
         raise
 
 
@@ -116,58 +84,67 @@ def other_mark(job: ShownJob, tag: str, commands: CommandRunner) -> str:
     return "" if comment == tag else comment or "none"
 
 
+def read_wish(job: ShownJob, commands: CommandRunner) -> str:
+    """Return by what a job asks for a chain; empty if it does not, has ended or is no longer to be had.
+
+    Raises ``Unfit`` for a script that would multiply the chain.
+    """
+    if has_ended(job):
+        return ""
+    if wish := why_marked(job, lambda: read_script(job.job_id, commands)):
+        line = resubmission(read_script(job.job_id, commands), job.value("Command").partition(" ")[0])
+        if line:
+            problem = f"its script submits itself ({line}), which the chain does as well; remove that line"
+            raise Unfit(place_of(job.job_id), problem)
+    return wish
+
+
+def check_name(name: str, daemon: Client) -> None:
+    """Raise ``Unfit`` if a chain of this name is not over: its own script may have submitted the job."""
+    for chain in daemon.iterate_chains():
+        if chain.name == name and not chain.over:
+            advice = "give the job another name, or run mirage adopt"
+            raise Unfit("the job", f"your chain {chain.id} has the same name {name!r}; {advice}")
+
+
+@contextmanager
+def announced(job_id: JobId, commands: CommandRunner) -> Iterator[None]:
+    """Write into the job's comment why it cannot become a chain, so that no daemon tries again.
+
+    A comment of the owner's own stays. Raises ``Unfit`` with the reason, or ``UnknownHere`` if the job has ended
+    or is a link by now. Passing errors are raised unchanged.
+    """
+    try:
+        yield
+    except UnknownHere:
+        raise
+    except (BadSpelling, ConfigError, Refusal) as error:
+        if isinstance(error, Refusal) and (not error.permanent or error.status in _DENIED):
+            raise
+        job, reason = read_job(job_id, commands), str(error).removeprefix(f"{place_of(job_id)}: ")
+        comment = job.value("Comment")
+        if has_ended(job) or split_tag(comment):
+            raise UnknownHere(place_of(job_id), "it has ended, or is a link already") from None
+        if not comment or comment_options(comment) is not None:
+            with suppress(MirageError):
+                set_comment(job_id, f"{OFF} {one_line(reason, _LONGEST_NOTE)}", commands)
+        raise Unfit(place_of(job_id), reason) from None
+
+
 def _certainly_not_made(error: ClientError) -> bool:
     if isinstance(error, Refusal):
         return error.status < 500 or error.status in _NOT_STORED
     return not isinstance(error, Unanswered)
 
 
-def _problem(job: ShownJob, uid: int) -> str:
-    if job.uid != uid:
-        return "the job belongs to another user; only its owner can adopt it"
-    if job.value("ArrayJobId"):
-        return "the job is a task of an array; a chain follows one job"
-    if job.value("HetJobId"):
-        return "the job is a component of a heterogeneous job; a chain follows one job"
-    if job.value("JobState").startswith("COMPLETING") or job.state.finished:
-        return f"the job has ended ({job.value('JobState')}); submit its script with mirage submit"
-    if job.value("BatchFlag") != "1":
-        return "the job has no batch script (salloc or srun), so no link can follow it"
-    if job.state is JobState.PENDING and job.value("Dependency"):
-        return (
-            f"the job depends on other jobs ({job.value('Dependency')}), the next links would not; adopt it once "
-            "it runs"
-        )
-    if link := split_tag(job.value("Comment")):
-        return (
-            f"its comment marks it as link {link[1]} of chain {link[0]}: see mirage chain show {link[0]}. "
-            f"If no daemon has that chain, clear the comment: scontrol update JobId={job.job_id} Comment="
-        )
-    return ""
-
-
-def _set_comment(job_id: JobId, comment: str, commands: CommandRunner) -> None:
-    """Raises ``ConfigError`` where Slurm rejects it, and ``ClusterUnavailable``."""
-    answer = commands.run(["scontrol", "update", f"JobId={job_id}", f"Comment={comment}"])
-    if not answer.status:
-        return
-    said = one_line(answer.said)
-    if unreachable(answer.said):
-        raise ClusterUnavailable(f"scontrol update: {said}")
-    raise ConfigError(
-        _place(job_id), f"the mark of the link cannot be written to its comment, so no chain is created: {said}"
-    )
-
-
-def _put_back(job: ShownJob, commands: CommandRunner) -> None:
+def _put_back(job: ShownJob, tag: str, commands: CommandRunner) -> None:
+    """Restore the old comment, but leave a mark that another daemon has set meanwhile."""
     try:
-        _set_comment(job.job_id, job.value("Comment"), commands)
+        if other_mark(job, tag, commands):
+            return
+        set_comment(job.job_id, job.value("Comment"), commands)
     except MirageError as error:
         show(f"mirage: the old comment of job {job.job_id} could not be restored: {error}", err=True)
-
-
-def _place(job_id: JobId) -> str:
-    return f"job {job_id}"
 
 
 _AVAILABLE = ("alloc", "idle", "mix", "comp", "plnd")

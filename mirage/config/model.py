@@ -33,7 +33,7 @@ _DAY = 86_400
 Events = tuple[NoticeKind, ...]
 
 _FOR_SITES = (NoticeKind.GAP, NoticeKind.STUCK, NoticeKind.PROTECTED, NoticeKind.UNREACHABLE)
-_FOR_OWNERS = (NoticeKind.GAP, NoticeKind.DONE, NoticeKind.STUCK, NoticeKind.WEEK)
+_FOR_OWNERS = (NoticeKind.GAP, NoticeKind.DONE, NoticeKind.STUCK, NoticeKind.NOT_ADOPTED, NoticeKind.WEEK)
 
 
 class ConfigSection(BaseModel):
@@ -303,8 +303,7 @@ class LogSection(ConfigSection):
 
 
 class MetricsSection(ConfigSection):
-    """Access to /metrics at the network address. Every user may read it on the socket, or with a token if
-    permitted."""
+    """Access to /metrics at the network address. On the socket or with a permitted token all users may read it."""
 
     anonymous: Literal["nobody", "loopback", "anybody"] = "loopback"
     """Access without a token. A request that a proxy on this machine forwards does not count as loopback."""
@@ -343,8 +342,8 @@ class MailSection(ConfigSection):
 
 
 class NotificationsSection(ConfigSection):
-    """Notifications. Events: link-submitted, gap (an interruption), chain-done, chain-stuck, week,
-    protected-mode, controller-unreachable."""
+    """Notifications. Events: link-submitted, gap (an interruption), chain-done, chain-stuck, job-not-adopted,
+    week, protected-mode, controller-unreachable."""
 
     gap: Duration = 600
     """Minimum duration of an interruption that is reported."""
@@ -373,10 +372,11 @@ class ChainsSection(ConfigSection):
     predecessor's time limit; when-ready, on-start: the predecessor is signalled to exit once its successor is
     ready, or runs."""
     max_overlap: Duration = 0
-    """Maximum overlap, after which the predecessor is signalled to exit; 0: no limit. No effect with handover
-    none."""
+    """Maximum overlap, then the predecessor is signalled to exit; 0: no limit. No effect with handover none."""
     grace: Duration = 60
     """Time between the signal to a predecessor and its end."""
+    adopt: Literal["marked", "none"] = "marked"
+    """marked: a job of plain sbatch with #MIRAGE lines or a comment "mirage: ..." becomes a chain; none: off."""
 
 
 class Config(BaseSettings):

@@ -18,6 +18,7 @@ from mirage.config.model import Config
 from mirage.config.places import remark_on
 from mirage.control.clocks import WallTicks
 from mirage.control.leader_election import Tenure
+from mirage.daemon.adopting import EVERY, AdoptionWatch
 from mirage.daemon.brief import BriefRun
 from mirage.daemon.chores import Chore, Housekeeping, learning_chores, restored_query
 from mirage.daemon.host import (
@@ -96,6 +97,7 @@ _CHECK_USERS_EVERY = 5.0
 _RESTART = 75
 """Exit status (EX_TEMPFAIL) where another process would do better: the unit starts one."""
 _END_IF_UNUSED_EVERY = 0.5
+LOOKED_AT = "looked-at-jobs.json"
 _OF_A_BRIEF_RUN = ("restored", "standings")
 """Chores of the leader that cannot wait for a day's first call."""
 _REFRESH_ACCESS_EVERY = 10.0
@@ -175,6 +177,7 @@ class _Daemon:
         state = Path(service.config.service.state)
         self._heartbeat = Heartbeat(state / HEARTBEAT)
         self._brief = None if brief is None else BriefRun(brief, state, service.clock.rate)
+        self._adoption = _adoption(service, state)
         self._reload_asked = threading.Event()
         self._ended = threading.Event()
         self.status = 0
@@ -254,14 +257,21 @@ class _Daemon:
         reopening = Chore("interface", _LOOK_AT_INTERFACE_EVERY, _LOOK_AT_INTERFACE_EVERY, self._reopen)
         users = Chore("users", _CHECK_USERS_EVERY, _CHECK_USERS_EVERY, self._check_users)
         access = Chore("access", _REFRESH_ACCESS_EVERY, _REFRESH_ACCESS_EVERY, service.refresh_access)
+        adopting = () if self._adoption is None else (Chore("adoption", EVERY, 0.0, self._adoption.run),)
         if self._brief is not None:
             ending = Chore("unused", _END_IF_UNUSED_EVERY, _END_IF_UNUSED_EVERY, self._end_if_unused)
             learning = learning_chores(service, self._ended) if service.tenure.term else ()
-            return (ending, access, users, *(chore for chore in learning if chore.name in _OF_A_BRIEF_RUN))
+            return (
+                ending,
+                access,
+                users,
+                *adopting,
+                *(chore for chore in learning if chore.name in _OF_A_BRIEF_RUN),
+            )
         if not service.tenure.term:
             return (reopening, access, users)
         retention = Chore("retention", every, min(every, 600.0), self._prune)
-        return (retention, reopening, access, users, *learning_chores(service, self._ended))
+        return (retention, reopening, access, users, *adopting, *learning_chores(service, self._ended))
 
     def _reopen(self) -> str:
         """Restart an API server that has ended; the loop continues meanwhile."""
@@ -278,6 +288,8 @@ class _Daemon:
         """End a brief daemon that no client uses."""
         interface = self._service.interface
         assert self._brief is not None, "only a brief daemon ends by itself"
+        if self._adoption is not None and self._adoption.busy:
+            return ""
         if interface is not None and interface.visible:
             if self._brief.over(interface.requests, interface.connections):
                 interface.hide()  # what has just found it is answered still
@@ -348,6 +360,15 @@ class _Daemon:
     def _prune(self) -> str:
         deleted = {name: count for name, count in self._service.prune().items() if count}
         return f"deleted {deleted}" if deleted else "nothing is too old"
+
+
+def _adoption(service: DaemonService, state: Path) -> AdoptionWatch | None:
+    """What adopts jobs of plain ``sbatch``: the leader's, where an API is there to which they are reported."""
+    wanted = service.config.chains.adopt == "marked" and service.tenure.term and service.interface is not None
+    if not wanted or service.adopter is None:
+        return None
+    told = service.watching.not_adopted
+    return AdoptionWatch(service.adopter, lambda: service.loop.status, state / LOOKED_AT, told)
 
 
 def _close(service: DaemonService) -> None:

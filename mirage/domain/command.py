@@ -18,6 +18,8 @@ class AdoptedJob:
     job_id: JobId
     submit: Seconds
     """Slurm's submit time of the job."""
+    why: str = ""
+    """Why the daemon adopts it by itself; empty: its owner asked for that."""
 
 
 @dataclass(frozen=True, slots=True)

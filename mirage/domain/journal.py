@@ -25,6 +25,8 @@ class NoticeKind(StrEnum):
     DONE = "chain-done"
     STUCK = "chain-stuck"
     """The chain paused or stopped by itself, or its link waits far longer than predicted."""
+    NOT_ADOPTED = "job-not-adopted"
+    """A job of plain ``sbatch`` asks for a chain and cannot have one."""
     WEEK = "week"
     """Losses of the last week's handovers, and what was saved."""
     PROTECTED = "protected-mode"

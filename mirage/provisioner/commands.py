@@ -160,6 +160,7 @@ def sentence(command: Command) -> str:
     match command:
         case AddChain(chain, by, adopted):
             first = f"; job {adopted.job_id} is its link 1" if adopted is not None else ""
+            first += f", because {adopted.why}" if adopted is not None and adopted.why else ""
             return f"chain {chain.chain_id} added by {by}{first}"
         case PauseChain(chain_id, by):
             return f"chain {chain_id} paused by {by}"
@@ -183,7 +184,8 @@ def _added(tally: Tally, command: AddChain, now: Seconds, quotas: Quotas) -> Cha
     if command.adopted is None:
         return ChainRecord(chain)
     _check_free(tally, chain.owner, command.adopted)
-    return _adopting(ChainRecord(chain), command.adopted, f"adopted by {command.by}", now)
+    because = f", because {command.adopted.why}" if command.adopted.why else ""
+    return _adopting(ChainRecord(chain), command.adopted, f"adopted by {command.by}{because}", now)
 
 
 def _check_free(tally: Tally, owner: str, job: AdoptedJob) -> None:

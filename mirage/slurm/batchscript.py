@@ -114,6 +114,11 @@ def sbatch_lines(text: str, name: str) -> str:
     return "".join(f"{SBATCH_LINE}{rest}\n" for _, rest in _directives(text, SBATCH_LINE, name))
 
 
+def has_directives(text: str, mark: str) -> bool:
+    """Whether a line before the first command begins with ``mark``."""
+    return re.compile(f"^{re.escape(mark)}", re.MULTILINE).search(text, 0, _end_of_head(text)) is not None
+
+
 def foreign_line(text: str) -> int:
     """The first line (from 1) with a directive of another batch system that ``sbatch`` would apply; 0: none."""
     found = _FOREIGN.search(text, 0, _end_of_head(text))

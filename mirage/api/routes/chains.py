@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Query, Request, Response
@@ -37,6 +38,7 @@ from mirage.domain.command import AddChain, AdoptedJob, CancelChain, PauseChain,
 from mirage.domain.errors import ClusterUnavailable, NotPermitted, SubmissionRejected, UnknownChain, UnknownJob
 from mirage.domain.job import ABSENT, HIGHEST_JOB_ID, job_id_of
 from mirage.domain.link import is_nameless
+from mirage.domain.texts import one_line
 from mirage.provisioner.gates import first_files
 
 if TYPE_CHECKING:
@@ -55,6 +57,14 @@ AdoptedId = Annotated[
         "of that link, `mirage:CHAIN_ID:1`. Without it link 1 is submitted.",
     ),
 ]
+_LONGEST_REASON = 200
+AdoptedBecause = Annotated[
+    str,
+    Query(
+        max_length=_LONGEST_REASON,
+        description="Why that job is adopted without a command of its owner.",
+    ),
+]
 
 
 def check_adopts(job_id: int | None, service: ApiService) -> None:
@@ -68,7 +78,7 @@ def check_adopts(job_id: int | None, service: ApiService) -> None:
         raise BadDocument("adopt: the cluster of this daemon is simulated and has no other jobs")
 
 
-def adopted_job(job_id: int, chain: Chain, service: ApiService) -> AdoptedJob | None:
+def adopted_job(job_id: int, why: str, chain: Chain, service: ApiService) -> AdoptedJob | None:
     """Return the job that becomes link 1 of ``chain``, as Slurm reports it. Takes seconds.
 
     Only the owner can set the comment. The link's tag there shows that the owner means this job, and identifies
@@ -86,7 +96,7 @@ def adopted_job(job_id: int, chain: Chain, service: ApiService) -> AdoptedJob | 
         raise BadDocument(f"adopt: Slurm reports no job {job_id} of {chain.owner}")
     if problem := _problem(found, chain.tag(1)):
         raise BadDocument(f"adopt: job {job_id} {problem}")
-    return AdoptedJob(job_id_of(job_id), found.submit)
+    return AdoptedJob(job_id_of(job_id), found.submit, one_line(why, _LONGEST_REASON))
 
 
 def _problem(job: JobIdentity, tag: str) -> str:
@@ -175,7 +185,11 @@ def _add_commands(routes: APIRouter, service: ApiService) -> None:
 
     @routes.post("", status_code=201)
     async def create_chain(
-        caller: Operator, request: Request, held_links: HeldLinks = 0, adopt: AdoptedId = None
+        caller: Operator,
+        request: Request,
+        held_links: HeldLinks = 0,
+        adopt: AdoptedId = None,
+        adopt_because: AdoptedBecause = "",
     ) -> AnswerDocument:
         """Create a chain; responds once it is stored. ``adopt``: an existing job becomes its link 1."""
         check_adopts(adopt, service)
@@ -190,7 +204,8 @@ def _add_commands(routes: APIRouter, service: ApiService) -> None:
             note(request.scope, f"create chain for {chain.owner}{first}", chain.chain_id)
             await run_in_thread(caller.name, _check_request, chain, service)
             await run_in_thread(caller.name, _check_files, chain, service)
-            job = await run_in_thread(caller.name, adopted_job, adopt, chain, service) if adopt else None
+            found = partial(adopted_job, why=adopt_because, chain=chain, service=service)
+            job = await run_in_thread(caller.name, found, adopt) if adopt else None
         ending = _still_ending(chain, service)
         answer = await petitioner.ask(AddChain(chain, caller.name, job), chain.chain_id)
         if ending:
