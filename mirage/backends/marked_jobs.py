@@ -106,6 +106,11 @@ def has_ended(job: ShownJob) -> bool:
     return job.value("JobState").startswith("COMPLETING") or job.state.finished
 
 
+def _is_further_part(job: ShownJob) -> bool:
+    """Whether another job speaks for it: of an array and of a heterogeneous job the first."""
+    return job.value("ArrayJobId") not in ("", str(job.job_id)) or job.value("HetJobOffset") not in ("", "0")
+
+
 def _waits_for_others(job: ShownJob) -> bool:
     return job.state is JobState.PENDING and bool(job.value("Dependency"))
 
@@ -201,23 +206,17 @@ _TIMEOUT = 100.0
 """Seconds for ``mirage adopt``: it waits for a cycle of the daemon."""
 _LONGEST = 1 << 20
 """Bytes of what it may print."""
-_OF_A_UNIT = frozenset(
-    [
-        "NOTIFY_SOCKET",
-        "WATCHDOG_PID",
-        "WATCHDOG_USEC",
-        "INVOCATION_ID",
-        "JOURNAL_STREAM",
-        "MAINPID",
-        "LISTEN_FDS",
-        "LISTEN_PID",
-        "LISTEN_FDNAMES",
-        "SYSTEMD_EXEC_PID",
-        "MEMORY_PRESSURE_WATCH",
-        "MEMORY_PRESSURE_WRITE",
-    ]
+_OF_A_UNIT = (
+    "NOTIFY_SOCKET",
+    "WATCHDOG_",
+    "LISTEN_FD",
+    "LISTEN_PID",
+    "MEMORY_PRESSURE_",
+    "INVOCATION_ID",
+    "JOURNAL_STREAM",
+    "MAINPID",
 )
-"""Variables by which systemd speaks to the daemon."""
+"""Beginnings of variables by which systemd speaks to the daemon."""
 
 
 class MarkedJobs:
@@ -226,7 +225,7 @@ class MarkedJobs:
     def __init__(self, commands: CommandRunner, environment: Mapping[str, str]) -> None:
         """``environment``: of ``mirage adopt`` and of the next links; ``MIRAGE_SOCKET`` names the daemon."""
         self._commands = CommandRunner(commands.environment, most=LARGEST_SCRIPT)
-        self._environment = {name: value for name, value in environment.items() if name not in _OF_A_UNIT}
+        self._environment = {name: value for name, value in environment.items() if not name.startswith(_OF_A_UNIT)}
 
     def adopt(self, job_id: JobId) -> AgentResponse:
         """Adopt the job if it is marked. Raises no error of Slurm or of the daemon.
@@ -236,7 +235,7 @@ class MarkedJobs:
         """
         try:
             job = read_job(job_id, self._commands)
-            if job.uid != os.getuid() or has_ended(job):
+            if job.uid != os.getuid() or has_ended(job) or _is_further_part(job):
                 return AgentResponse(Verdict.DONE)
             if not why_marked(job, lambda: read_script(job_id, self._commands)):
                 return AgentResponse(Verdict.DONE)

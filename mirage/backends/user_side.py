@@ -47,12 +47,13 @@ _TIMEOUT, _PATIENCE = 3.0, 4.0
 """Seconds; less than the next order waits for an agent that is busy."""
 
 
-def own_links(commands: CommandRunner, user: str, environment: Mapping[str, str]) -> LinksOnly:
+def own_links(commands: CommandRunner, user: str, environment: Mapping[str, str] | None = None) -> LinksOnly:
     """Acts on the links of ``user``, who is the user of this process, and adopts jobs that ask for it.
 
-    ``environment``: of ``mirage adopt`` and of the links that follow such a job.
+    ``environment``: of ``mirage adopt`` and of the links that follow such a job; ``None``: that of ``commands``.
     """
-    files, marked = local_files(CheckLimits(timeout=_TIMEOUT)), MarkedJobs(commands, environment).adopt
+    files = local_files(CheckLimits(timeout=_TIMEOUT))
+    marked = MarkedJobs(commands, commands.environment if environment is None else environment).adopt
 
     def check(paths: tuple[str, ...]) -> tuple[FileState, ...]:
         return files.ask([WatchedFile(user, path) for path in paths], _PATIENCE)

@@ -7,6 +7,7 @@ import os
 import shlex
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -180,11 +181,12 @@ def _plan(line: CommandLine, job_id: JobId) -> _Adoption | None:
 
     commands = slurm_commands()
     job = read_job(job_id, commands)
-    wish = read_wish(job, commands) if line.has("if-marked") else ""
+    stored = cache(lambda: read_script(job_id, commands))
+    wish = read_wish(job, stored) if line.has("if-marked") else ""
     if line.has("if-marked") and not wish:
         return None
     check_adoptable(job, os.getuid())
-    script = read_script(job_id, commands)
+    script = stored()
     former = unwrapped(script)
     script, given = (former.script, former.arguments) if former else (script, ())
     line = replace(line, arguments=line.arguments or given or shown_arguments(job))

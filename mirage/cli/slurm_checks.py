@@ -20,7 +20,6 @@ from mirage.backends.marked_jobs import (
     has_ended,
     place_of,
     read_job,
-    read_script,
     resubmission,
     set_comment,
     why_marked,
@@ -40,7 +39,7 @@ from mirage.slurm.shares_and_partitions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from mirage.backends.execution import CommandRunner
     from mirage.client.client import Client
@@ -84,18 +83,17 @@ def other_mark(job: ShownJob, tag: str, commands: CommandRunner) -> str:
     return "" if comment == tag else comment or "none"
 
 
-def read_wish(job: ShownJob, commands: CommandRunner) -> str:
-    """Return by what a job asks for a chain; empty if it does not, has ended or is no longer to be had.
+def read_wish(job: ShownJob, script: Callable[[], str]) -> str:
+    """Return by what a job asks for a chain; empty if it does not, or has ended.
 
-    Raises ``Unfit`` for a script that would multiply the chain.
+    Raises ``Unfit`` for a script that would multiply the chain, and what ``script`` raises.
     """
     if has_ended(job):
         return ""
-    if wish := why_marked(job, lambda: read_script(job.job_id, commands)):
-        line = resubmission(read_script(job.job_id, commands), job.value("Command").partition(" ")[0])
-        if line:
-            problem = f"its script submits itself ({line}), which the chain does as well; remove that line"
-            raise Unfit(place_of(job.job_id), problem)
+    wish = why_marked(job, script)
+    if wish and (line := resubmission(script(), job.value("Command").partition(" ")[0])):
+        problem = f"its script submits itself ({line}), which the chain does as well; remove that line"
+        raise Unfit(place_of(job.job_id), problem)
     return wish
 
 
