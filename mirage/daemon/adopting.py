@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mirage.atomic_file import read_regular, write_atomically
-from mirage.backends.agent_requests import Verdict
+from mirage.backends.agent_requests import AgentResponse, Verdict
 from mirage.documentreading import parse_json
-from mirage.domain.errors import MirageError, NotPermitted
+from mirage.domain.errors import MirageError
 from mirage.domain.job import is_job_id, job_id_of
 from mirage.domain.texts import one_line
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from mirage.backends.agent_requests import AgentResponse
     from mirage.backends.marked_jobs import Adopter
     from mirage.control.status import Status
     from mirage.domain.job import JobId
@@ -173,18 +172,22 @@ class AdoptionWatch:
         try:
             answer = self._adopter.adopt(user, job)
         except MirageError as error:
-            self._pass_over(user, job, error)
-            return False
-        if answer.verdict is Verdict.NOT_PERMITTED:
-            self._pass_over(user, job, NotPermitted(answer.text))
-            return False
-        self._users.pop(user, None)
+            answer, acts = AgentResponse.failed(error), False
+        else:
+            acts = answer.verdict is not Verdict.NOT_PERMITTED
+        if acts:
+            self._users.pop(user, None)
+        else:
+            self._pass_over(user)
         return self._note(user, job, answer)
 
     def _note(self, user: str, job: JobId, answer: AgentResponse) -> bool:
         match answer.verdict:
             case Verdict.BLOCKED:
                 self._jobs[job].not_before = self._now() + _BLOCKED
+                return False
+            case Verdict.NOT_PERMITTED:  # nothing of the job
+                _LOG.info("event=adoption_delayed user=%s job=%d reason=%r", user, job, answer.text)
                 return False
             case Verdict.UNAVAILABLE | Verdict.TOO_LATE:
                 turn = self._jobs[job]
@@ -207,8 +210,7 @@ class AdoptionWatch:
         _LOG.warning("event=job_not_adopted user=%s job=%d reason=%r", user, job, reason)
         self._announce(user, f"job {job} asks for a chain but does not become one: {reason}")
 
-    def _pass_over(self, user: str, job: JobId, error: MirageError) -> None:
+    def _pass_over(self, user: str) -> None:
         turn = self._users[user]
         turn.not_before = self._now() + min(_USER_PAUSE * 2**turn.failed, _LONGEST_PAUSE)
         turn.failed = min(turn.failed + 1, 10)
-        _LOG.info("event=adoption_delayed user=%s job=%d reason=%r", user, job, str(error))

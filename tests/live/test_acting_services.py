@@ -176,3 +176,30 @@ def test_a_done_file_that_no_account_of_the_daemons_may_see_is_refused(
     assert service.ask("alice", "submit", *OPTIONS, *options, input=SCRIPT) is None
     private.chmod(0o711)
     assert service.ask("alice", "submit", *OPTIONS, *options, input=SCRIPT) is not None
+
+
+def test_plain_sbatch_becomes_a_chain_of_the_user_whose_agent_runs(
+    start: Callable[..., Service], privileged_testbed: Testbed
+) -> None:
+    """The daemon's account can read neither user's script; bob has no agent."""
+    service = start(by_agent)
+    service.start_agent("alice")
+    script = SCRIPT.replace("\n", f"\n#MIRAGE {' '.join(OPTIONS[:4])}\n", 1)
+    jobs = {}
+    for user in ("alice", "bob"):
+        argv = ["sbatch", "--parsable", "-t10", "-pcpu", "-o/dev/null", f"--job-name={user}s"]
+        jobs[user] = int(privileged_testbed.run(user, argv, script, plain=True).stdout)
+    privileged_testbed.wait_until(lambda: service.ask("alice", "chains")["chains"], 240, "the chain")
+    (made,) = service.ask("alice", "chains")["chains"]
+    assert made["links"][0]["job_id"] == jobs["alice"]
+
+    def over() -> bool:
+        return service.ask("alice", "chain", "show", made["id"])["status"] != "active"
+
+    privileged_testbed.wait_until(over, 240, "the chain's end")
+    assert service.ask("alice", "chain", "show", made["id"])["status"] == "done"
+    rows = privileged_testbed.ask("squeue", "-h", "-a", "-t", "all", "-o", "%u %k").splitlines()
+    assert sorted(row for row in rows if made["id"] in row) == [
+        f"alice mirage:{made['id']}:{index}" for index in range(1, LINKS + 1)
+    ]
+    assert service.ask("bob", "chains")["chains"] == []
