@@ -78,8 +78,7 @@ def assemble(
     watch = SnapshotWatch(store.waits, store.snapshots, config.store.snapshot_every)
     holders, putting_away = _holders(config, store)
     act_for = holders.permit if holders is not None else _anybody
-    leading = Leading(world.actuator, tenure.impediment, act_for)
-    led, calls = _driven(config, world, leading)
+    led, calls = _driven(config, world, Leading(world.actuator, tenure.impediment, act_for))
     noted = _noted(led, watch, ActionAudit(store.audit, world.clock), pace, watching, alive)
     restored = _restored(store, tenure, world.user if config.acting.mode == "own" else "")
     outside = replace(_outside(noted, store, journal, commands, jobs, windows), restored=restored)
@@ -104,7 +103,7 @@ def assemble(
         restored=restored,
         holders=holders,
         in_shadow=in_shadow,
-        adopter=leading.adopting(world.adopter) if world.adopter is not None else None,
+        adopter=led.adopter,
     )
     putting_away.serve(service)
     service.prepare_named(guards, _PREPARING)
@@ -128,11 +127,10 @@ def _driven(
     config: Config, world: ClusterConnection, leading: Leading
 ) -> tuple[ClusterConnection, CallJobs | None]:
     """The connection that acts as leader, and what calls the chains where their own jobs look after them."""
-    controller = controller_script(config)
+    led, controller = _led(world, leading), controller_script(config)
     if controller is None:
-        return replace(world, actuator=leading), None
-    driven = replace(world, actuator=SelfDriven(leading, controller))
-    return driven, CallJobs(leading, world.user, controller)
+        return led, None
+    return replace(led, actuator=SelfDriven(leading, controller)), CallJobs(leading, world.user, controller)
 
 
 def _opened_store(config: Config, tenure: Tenure) -> Store:
@@ -149,6 +147,12 @@ def _holders(config: Config, store: Store) -> tuple[Holders | None, PuttingAway]
 def _anybody(owner: str) -> None:
     """The daemon acts as the user that it runs as."""
     del owner
+
+
+def _led(world: ClusterConnection, leading: Leading) -> ClusterConnection:
+    """The same cluster connection, whose acts in users' names only the leader performs."""
+    adopter = leading.adopting(world.adopter) if world.adopter is not None else None
+    return replace(world, actuator=leading, adopter=adopter)
 
 
 def _identified(world: ClusterConnection, store: Store, tenure: Tenure) -> ClusterConnection:

@@ -67,7 +67,7 @@ def unlinked_jobs(status: Status, users: Iterable[str]) -> dict[str, list[JobId]
 
 
 @dataclass(slots=True)
-class _Turn:
+class _Attempts:
     """Attempts that failed, of a job or a user."""
 
     failed: int = 0
@@ -114,8 +114,8 @@ class AdoptionWatch:
         self._settled = SettledJobs(file)
         self._announce = announce
         self._now = now
-        self._jobs: defaultdict[int, _Turn] = defaultdict(_Turn)
-        self._users: defaultdict[str, _Turn] = defaultdict(_Turn)
+        self._jobs: defaultdict[int, _Attempts] = defaultdict(_Attempts)
+        self._users: defaultdict[str, _Attempts] = defaultdict(_Attempts)
         self._first = 0
         self.busy = True
         """Whether jobs of the first cycle are still to be looked at. Any thread."""
