@@ -77,8 +77,7 @@ def assemble(
     journal = LoggedJournal(store.journal, alive, [watching.hear])
     watch = SnapshotWatch(store.waits, store.snapshots, config.store.snapshot_every)
     holders, putting_away = _holders(config, store)
-    act_for = holders.permit if holders is not None else _anybody
-    led, calls = _driven(config, world, Leading(world.actuator, tenure.impediment, act_for))
+    led, calls = _driven(config, _led(world, tenure, holders))
     noted = _noted(led, watch, ActionAudit(store.audit, world.clock), pace, watching, alive)
     restored = _restored(store, tenure, world.user if config.acting.mode == "own" else "")
     outside = replace(_outside(noted, store, journal, commands, jobs, windows), restored=restored)
@@ -123,14 +122,12 @@ def assemble(
     return service
 
 
-def _driven(
-    config: Config, world: ClusterConnection, leading: Leading
-) -> tuple[ClusterConnection, CallJobs | None]:
-    """The connection that acts as leader, and what calls the chains where their own jobs look after them."""
-    led, controller = _led(world, leading), controller_script(config)
+def _driven(config: Config, led: ClusterConnection) -> tuple[ClusterConnection, CallJobs | None]:
+    """The same connection, and what calls the chains, where their own jobs look after them."""
+    controller = controller_script(config)
     if controller is None:
         return led, None
-    return replace(led, actuator=SelfDriven(leading, controller)), CallJobs(leading, world.user, controller)
+    return replace(led, actuator=SelfDriven(led.actuator, controller)), CallJobs(led.actuator, led.user, controller)
 
 
 def _opened_store(config: Config, tenure: Tenure) -> Store:
@@ -149,8 +146,10 @@ def _anybody(owner: str) -> None:
     del owner
 
 
-def _led(world: ClusterConnection, leading: Leading) -> ClusterConnection:
+def _led(world: ClusterConnection, tenure: Tenure, holders: Holders | None) -> ClusterConnection:
     """The same cluster connection, whose acts in users' names only the leader performs."""
+    act_for = holders.permit if holders is not None else _anybody
+    leading = Leading(world.actuator, tenure.impediment, act_for)
     adopter = leading.adopting(world.adopter) if world.adopter is not None else None
     return replace(world, actuator=leading, adopter=adopter)
 

@@ -7,7 +7,8 @@ import os
 import pwd
 import signal
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from threading import Thread
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import quote
 
@@ -149,7 +150,10 @@ def _serve(
         except ClientError as error:
             contact.failed(error)
             continue
-        if order is not None:
+        if order is not None and order.adopt is not None and not once:
+            contact.answered()
+            _begin_aside(client.transport.address, order, carry_out)
+        elif order is not None:
             contact.answered()
             with ending.order():
                 _answer(client, order, carry_out(order), contact)
@@ -159,6 +163,19 @@ def _serve(
             contact.answered()
             if time.monotonic() - begun < _FIRST_PAUSE:  # a stopping daemon replies without waiting
                 contact.pause()
+
+
+def _begin_aside(
+    address: Address, order: AgentRequest, carry_out: Callable[[AgentRequest], AgentResponse]
+) -> None:
+    """Perform a request next to others: an adoption takes a cycle of the daemon, in which it submits links."""
+
+    def perform() -> None:
+        client = connect(str(address))
+        with suppress(ClientError):  # the job's comment shows the result
+            _answer(client, order, carry_out(order), _Contact(address, once=True))
+
+    Thread(target=perform, daemon=True).start()
 
 
 def _fetch(client: Client, wait: int) -> AgentRequest | None:

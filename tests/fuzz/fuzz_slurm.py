@@ -7,6 +7,7 @@ from functools import partial
 from fuzzing import Target
 from recorded import MARK, marked, printed
 
+from mirage.backends import marked_jobs
 from mirage.backends.cluster_queries import read_controller_time
 from mirage.cli.printing import in_local_time
 from mirage.daemon.doctor import finding
@@ -61,6 +62,14 @@ def directives(text: str) -> None:
         batchscript.read_directives(text, mark, "job.sh")
 
 
+def asked_for(text: str) -> None:
+    """What a job says about a chain: in its comment, and in a script that may submit itself."""
+    marked_jobs.comment_options(text)
+    marked_jobs.is_off(text)
+    batchscript.has_directives(text, batchscript.MIRAGE_LINE)
+    marked_jobs.resubmission(text, "train.sh")
+
+
 def request(text: str) -> None:
     """A line of options as a script's, the environment's and the command line's."""
     words = batchscript.read_directives(f"#SBATCH {text}", batchscript.SBATCH_LINE, "job.sh").words
@@ -102,6 +111,9 @@ TARGETS = (
         "sacct, history",
         partial(accounting.read_history, mark=MARK),
         marked("sacct.mirage-history.epoch", 8, CELL),
+    ),
+    Target(
+        "marked job", asked_for, ("mirage: --links 5", "mirage:off no", f"{SCRIPT}sbatch /a/train.sh; sbatch $0")
     ),
     Target("array of a pending job", queuetext.count_tasks, ("123_[5-9,12%2]", "123_[1-9:2]", "123", "1_[1,...]")),
     Target("reservations", shares_and_partitions.read_reservations, printed("scontrol.reservations.epoch")),

@@ -46,6 +46,7 @@ ELSEWHERE = {
     "mirage.bench.peers": "a benchmark's own program",
     "mirage.cli.agent": "turns an answer that was just made into a document",
     "mirage.cli.tables": "times of the daemon's answers, after mirage.client has read them",
+    "mirage.daemon.adopting": "its own list; what is wrong with it counts as nothing looked at",
     "mirage.daemon.doctor.account": "findings of its own child process; what is no finding is a failed check",
     "mirage.daemon.history": "its own marker; what is wrong with it counts as nothing imported",
     "mirage.daemon.proof": "the report of its own child process: tests/daemon/test_proof.py sends it what is none",

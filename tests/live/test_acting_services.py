@@ -184,10 +184,10 @@ def test_plain_sbatch_becomes_a_chain_of_the_user_whose_agent_runs(
     """The daemon's account can read neither user's script; bob has no agent."""
     service = start(by_agent)
     service.start_agent("alice")
-    script = SCRIPT.replace("\n", f"\n#MIRAGE {' '.join(OPTIONS[:4])}\n", 1)
+    script = f"#!/bin/sh\n#MIRAGE {' '.join(OPTIONS[:4])}\nsleep 4000\n"
     jobs = {}
     for user in ("alice", "bob"):
-        argv = ["sbatch", "--parsable", "-t10", "-pcpu", "-o/dev/null", f"--job-name={user}s"]
+        argv = ["sbatch", "--parsable", "-t90", "-pcpu", "-o/dev/null", f"--job-name={user}s"]
         jobs[user] = int(privileged_testbed.run(user, argv, script, plain=True).stdout)
     privileged_testbed.wait_until(lambda: service.ask("alice", "chains")["chains"], 240, "the chain")
     (made,) = service.ask("alice", "chains")["chains"]
