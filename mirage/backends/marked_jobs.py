@@ -23,7 +23,6 @@ from mirage.domain.job import JobState
 from mirage.domain.tags import split_tag
 from mirage.ownprocess import own_python
 from mirage.slurm import batchscript
-from mirage.slurm.accounting import AT_ANY_TIME
 from mirage.slurm.error_messages import one_line, unreachable
 from mirage.slurm.shown_jobs import read_shown_job
 from mirage.slurm.wrapper import unwrapped
@@ -68,19 +67,6 @@ def read_script(job_id: JobId, commands: CommandRunner) -> str:
     if answer.status or not answer.out:  # scontrol succeeds for a job without a script
         raise ConfigError(place_of(job_id), f"Slurm does not show its batch script: {one_line(answer.said)}")
     return answer.out
-
-
-def read_submit_line(job: ShownJob, commands: CommandRunner) -> str:
-    """Return the ``sbatch`` command line, words joined by blanks; empty if Slurm and accounting have none."""
-    if line := job.value("SubmitLine"):
-        return line
-    asked = ["sacct", "--noheader", "--parsable2", "--allocations", "--format=SubmitLine", f"--jobs={job.job_id}"]
-    asked += AT_ANY_TIME  # this shell's clock may not be Slurm's
-    try:
-        answer = commands.run(asked)
-    except ClusterUnavailable:
-        return ""
-    return "" if answer.status else answer.out.strip()
 
 
 def set_comment(job_id: JobId, comment: str, commands: CommandRunner) -> None:

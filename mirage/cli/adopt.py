@@ -172,9 +172,9 @@ class _Adoption:
 
 def _plan(line: CommandLine, job_id: JobId) -> _Adoption | None:
     """``None``: the job is to be adopted only if it is marked, and is not."""
-    from mirage.backends.marked_jobs import check_adoptable, read_job, read_script, read_submit_line
+    from mirage.backends.marked_jobs import check_adoptable, read_job, read_script
     from mirage.cli.chain_request import Followed, Shell, make_plan
-    from mirage.cli.slurm_checks import read_wish
+    from mirage.cli.slurm_checks import read_submit_line, read_wish
     from mirage.cli.submit import outside
     from mirage.slurm.shown_jobs import options_of_line, shown_arguments, without_nodes
     from mirage.slurm.wrapper import unwrapped

@@ -29,6 +29,7 @@ from mirage.client.errors import ClientError, Refusal, Unanswered
 from mirage.domain.errors import BadSpelling, ClusterUnavailable, ConfigError, MirageError, SubmissionRejected
 from mirage.domain.tags import split_tag
 from mirage.domain.texts import one_line
+from mirage.slurm.accounting import AT_ANY_TIME
 from mirage.slurm.error_messages import is_permanent
 from mirage.slurm.shares_and_partitions import (
     PARTITION_ARGUMENTS,
@@ -51,6 +52,19 @@ _NOT_STORED = (503,)
 _DENIED = (401, 403)
 _LONGEST_NOTE = 200
 """Characters of a reason in a comment."""
+
+
+def read_submit_line(job: ShownJob, commands: CommandRunner) -> str:
+    """Return the ``sbatch`` command line, words joined by blanks; empty if Slurm and accounting have none."""
+    if line := job.value("SubmitLine"):
+        return line
+    asked = ["sacct", "--noheader", "--parsable2", "--allocations", "--format=SubmitLine", f"--jobs={job.job_id}"]
+    asked += AT_ANY_TIME  # this shell's clock may not be Slurm's
+    try:
+        answer = commands.run(asked)
+    except ClusterUnavailable:
+        return ""
+    return "" if answer.status else answer.out.strip()
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""``mirage adopt --if-marked`` as a process, as a daemon runs it: what it does, and what the owner finds after it."""
+"""``mirage adopt --if-marked`` as a process, as a daemon runs it, and what the owner finds after it."""
 
 from __future__ import annotations
 
@@ -22,10 +22,8 @@ __all__ = ["folder", "slurm", "world"]
 
 
 def run(slurm: Path, world: World, *arguments: str) -> subprocess.CompletedProcess[str]:
-    socket = str(world.socket)
-    return adopt(
-        slurm, "47", "--if-marked", "--no-check", "--parsable", "--quiet", *arguments, MIRAGE_SOCKET=socket
-    )
+    options = ("--if-marked", "--no-check", "--parsable", "--quiet", *arguments)
+    return adopt(slurm, "47", *options, MIRAGE_SOCKET=str(world.socket))
 
 
 def without_comment(slurm: Path) -> None:

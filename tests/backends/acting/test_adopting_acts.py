@@ -73,12 +73,11 @@ def test_only_the_leader_and_only_for_the_holder_of_the_name() -> None:
         if owner == "bob":
             raise NotPermitted("the name is another's")
 
-    led, deposed = (
-        Leading(FakeCluster(), lambda why=why: why, check).adopting(Adopter(adopt))
-        for why in ("", "not the leader")
-    )
+    adopter = Adopter(adopt)
+    led = Leading(FakeCluster(), lambda: "", check).adopting(adopter)
+    deposed = Leading(FakeCluster(), lambda: "not the leader", check).adopting(adopter)
     assert led.adopt("alice", JOB).job_id == JOB
-    for adopter, owner in ((led, "bob"), (deposed, "alice")):
+    for each, owner in ((led, "bob"), (deposed, "alice")):
         with pytest.raises(NotPermitted):
-            adopter.adopt(owner, JOB)
+            each.adopt(owner, JOB)
     assert asked == ["alice"]
