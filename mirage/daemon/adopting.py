@@ -22,6 +22,7 @@ from mirage.backends.agent_requests import AgentResponse, Verdict
 from mirage.documentreading import parse_json
 from mirage.domain.errors import MirageError
 from mirage.domain.job import is_job_id, job_id_of
+from mirage.domain.tags import split_tag
 from mirage.domain.texts import one_line
 
 if TYPE_CHECKING:
@@ -135,11 +136,22 @@ class AdoptionWatch:
         due = {user: self._due(user, jobs) for user, jobs in found.items()}
         chosen = self._chosen({user: jobs for user, jobs in due.items() if jobs})
         adopted = sum(self._settle(user, job) for user, job in chosen)
+        self._tell_interrupted(status)
         for gone in self._jobs.keys() - present:
             del self._jobs[gone]
         if chosen or self._settled.jobs - present:
             self._settled.keep(present)
         return f"{adopted} jobs became link 1 of a chain" if adopted else ""
+
+    def _tell_interrupted(self, status: Status) -> None:
+        """Report jobs whose adoption has failed after the mark was set: no chain has them, and none will."""
+        known = {record.chain.chain_id for record in status.chains}
+        for job in status.snapshot.links.values():
+            found = split_tag(job.tag)
+            if int(job.job_id) in self._jobs and found is not None and found[0] not in known:
+                what = f"its comment is the mark of chain {found[0]}, which this daemon does not have"
+                advice = f"scontrol update JobId={job.job_id} Comment= and mirage adopt {job.job_id}"
+                self._reject(job.user, job.job_id, f"{what}; if no other daemon has it: {advice}")
 
     def _served(self, status: Status) -> list[str]:
         if self._adopter.serves is None:

@@ -148,6 +148,20 @@ def test_process_that_never_answers_is_given_up_for_this_job(world: World) -> No
     assert "no daemon" in world.told[0][1]
 
 
+def test_mark_without_a_chain_is_told_once(world: World) -> None:
+    """``mirage adopt`` was killed between the mark and the chain."""
+    world.jobs = {"alice": [1]}
+    tagged = Job(JobId(1), "svc", "alice", "", 1, 60, JobState.RUNNING, 0, tag="mirage:svc-x.4hq2zk7a:1")
+    shown = [queue(world.jobs), *[queue(world.jobs, links={tagged.tag: tagged})] * 3]
+    watch = AdoptionWatch(
+        Adopter(world.adopt, lambda user: True), lambda: shown.pop(0), world.folder / "f", world.tell
+    )
+    for _ in range(4):
+        watch.run()
+    assert len(world.told) == 1
+    assert "svc-x.4hq2zk7a" in world.told[0][1]
+
+
 def test_job_that_waits_for_others_is_asked_about_again(world: World) -> None:
     world.jobs, world.kinds = {"alice": [1]}, {1: "waits"}
     watch = world.watch()

@@ -166,6 +166,13 @@ def test_cancelled_chain_is_not_made_again(site: Site) -> None:
     assert site.record().links[0].job_id == job
 
 
+def test_call_of_cron_adopts_before_it_ends(site: Site) -> None:
+    job = sbatch(site, MARKED)
+    done = site.mirage("cycle", "--config", str(site.config), **site.slurm.environment(own_user()))
+    assert done.returncode == 0, done.stderr
+    assert [link.job_id for link in site.record().links][:1] == [job]
+
+
 def test_nothing_is_adopted_where_that_is_switched_off(site: Site) -> None:
     job = sbatch(site, MARKED)
     site.config.write_text(site.config.read_text() + '[chains]\nadopt = "none"\n')
