@@ -67,7 +67,6 @@ def assemble(
     in_shadow = models_in_shadow(config)
     guards = build_guards(config, world.lore, watching.meters.predicted, in_shadow=in_shadow)
     watching.know(guards)
-    policy = build_policy(config, world.clock.rate)
     pace, commands = Pace(build_pacing(config), np.random.default_rng()), CommandQueue()
     store = _opened_store(config, tenure)
     world = _identified(world, store, tenure)
@@ -81,7 +80,7 @@ def assemble(
     noted = _noted(led, watch, ActionAudit(store.audit, world.clock), pace, watching, alive)
     restored = _restored(store, tenure, world.user if config.acting.mode == "own" else "")
     outside = replace(_outside(noted, store, journal, commands, jobs, windows), restored=restored)
-    loop = ControlLoop(outside, guards, policy)
+    loop = ControlLoop(outside, guards, build_policy(config, world.clock.rate))
     watching.watch(config.notifications, channels, loop.status)
     service = DaemonService(
         config=config,
@@ -127,7 +126,9 @@ def _driven(config: Config, led: ClusterConnection) -> tuple[ClusterConnection, 
     controller = controller_script(config)
     if controller is None:
         return led, None
-    return replace(led, actuator=SelfDriven(led.actuator, controller)), CallJobs(led.actuator, led.user, controller)
+    return replace(led, actuator=SelfDriven(led.actuator, controller)), CallJobs(
+        led.actuator, led.user, controller
+    )
 
 
 def _opened_store(config: Config, tenure: Tenure) -> Store:

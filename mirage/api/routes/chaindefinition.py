@@ -184,9 +184,9 @@ def _check_options(options: tuple[str, ...]) -> None:
 
     Each is one word with its value: an agent takes no other for an option.
     """
-    for option in options:
-        if not option.startswith("-") or not option.strip("-"):
-            raise BadDocument(f"request.batch.options: {option!r} is not an option of sbatch with its value")
+    for word in options:
+        if not word.startswith("-") or not word.strip("-"):
+            raise BadDocument(f"request.batch.options: {word!r} is not an option of sbatch with its value")
     try:
         given, rest = SBATCH.read([Word(option, "request.batch.options") for option in options])
     except BadSpelling as error:
