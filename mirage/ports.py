@@ -42,7 +42,7 @@ class Cluster(Protocol):
         where accounting rejects one, and one where it knows several jobs with the ID of a link.
 
         Without ``queue`` only our own links need be looked up: the columns of jobs and the partitions may then
-        be empty, which spares replays their time; a live daemon always asks with it (``InstrumentedCluster``).
+        be empty, which spares replays their time; a live daemon fills them from its last whole snapshot.
         ``expected`` are the links that must be accounted for, by tag (``NO_JOB`` where the id is not known): those
         that the queue does not show any more are looked up among the jobs that have ended. ``identities``, also by
         tag: a job with the ID of an expected link that is not the link's (``is_link``) is not shown as it, neither

@@ -34,10 +34,13 @@ class InstrumentedCluster:
         cluster: Cluster,
         seen: Callable[[Snapshot | None, Snapshot], None],
         took: Callable[[float], None],
+        links_seen: Callable[[Snapshot], None] | None = None,
     ) -> None:
+        """``links_seen`` gets the snapshots for which the queue was not read; ``None``: it is always read."""
         self._cluster = cluster
         self._seen = seen
         self._took = took
+        self._links_seen = links_seen
         self._previous: Snapshot | None = None
 
     def snapshot(
@@ -47,14 +50,22 @@ class InstrumentedCluster:
         expected: Mapping[str, JobId] = NOTHING_EXPECTED,
         identities: Mapping[str, LinkIdentity] = NO_IDENTITIES,
     ) -> Snapshot:
-        """Take the wrapped cluster's snapshot, always with the queue: predictions are trained on its starts."""
-        del queue
+        """Take the wrapped cluster's snapshot; one without the queue gets that of the last whole snapshot.
+
+        Only whole ones are passed to ``seen``: predictions are trained on the starts between them.
+        """
+        previous, links_seen = self._previous, self._links_seen
+        whole = queue or previous is None or links_seen is None
         began = time.monotonic()
         try:
-            snapshot = self._cluster.snapshot(queue=True, expected=expected, identities=identities)
+            snapshot = self._cluster.snapshot(queue=whole, expected=expected, identities=identities)
         finally:
             self._took(time.monotonic() - began)
-        previous, self._previous = self._previous, snapshot
+        if not whole and previous is not None and links_seen is not None:
+            snapshot = snapshot.with_queue_of(previous)
+            links_seen(snapshot)
+            return snapshot
+        self._previous = snapshot
         self._seen(previous, snapshot)
         return snapshot
 

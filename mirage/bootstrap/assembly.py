@@ -77,10 +77,11 @@ def assemble(
     watch = SnapshotWatch(store.waits, store.snapshots, config.store.snapshot_every)
     holders, putting_away = _holders(config, store)
     led, calls = _driven(config, _led(world, tenure, holders))
-    noted = _noted(led, watch, ActionAudit(store.audit, world.clock), pace, watching, alive)
+    policy = build_policy(config, world.clock.rate)
+    noted = _noted(led, policy.queue_age > 0, watch, ActionAudit(store.audit, world.clock), pace, watching, alive)
     restored = _restored(store, tenure, world.user if config.acting.mode == "own" else "")
     outside = replace(_outside(noted, store, journal, commands, jobs, windows), restored=restored)
-    loop = ControlLoop(outside, guards, build_policy(config, world.clock.rate))
+    loop = ControlLoop(outside, guards, policy)
     watching.watch(config.notifications, channels, loop.status)
     service = DaemonService(
         config=config,
@@ -186,13 +187,17 @@ def _restored(store: Store, tenure: Tenure, user: str) -> RestoredDatabase | Non
 
 def _noted(
     world: ClusterConnection,
+    links_alone: bool,
     watch: SnapshotWatch,
     deeds: ActionAudit,
     pace: Pace,
     watching: Observability,
     alive: Callable[[], None],
 ) -> ClusterConnection:
-    """The same cluster connection, with metrics of each poll and an audit of each action."""
+    """The same cluster connection, with metrics of each poll and an audit of each action.
+
+    ``links_alone``: some polls read our links alone.
+    """
 
     def answered(seconds: float) -> None:
         pace.answered(seconds)
@@ -208,7 +213,7 @@ def _noted(
         deeds.seen(current)
         watch.seen(previous, current)
 
-    cluster = InstrumentedCluster(world.cluster, seen, answered)
+    cluster = InstrumentedCluster(world.cluster, seen, answered, deeds.seen if links_alone else None)
     return replace(world, cluster=cluster, actuator=Audited(world.actuator, acted))
 
 

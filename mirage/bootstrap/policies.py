@@ -30,6 +30,10 @@ _LOG = logging.getLogger(__name__)
 
 _APPRAISED = 900
 """Seconds after a predecessor's end in which it is predicted what the handover saved; at least two polls."""
+_QUEUE_AGE = 600
+"""Seconds between two reads of the whole queue while no chain of the daemon's user has anything due."""
+_CALM_INTERVALS, _LONGEST_CALM = 4, 600
+"""Intervals between two polls then, and seconds at most: a link that fails is noticed within this time."""
 _CLOCK_SLACK = 60
 """Real seconds by which this machine's clock and Slurm's may differ without a word."""
 
@@ -51,6 +55,7 @@ def build_policy(config: Config, rate: float) -> LoopSettings:
     settle, slack = round(loop.settle * rate), round(_CLOCK_SLACK * rate)
     appraise = max(_APPRAISED, 2 * round(max(loop.interval, loop.longest_interval)))
     plans = PlanBudget()
+    queue_age = _QUEUE_AGE if config.acting.mode == "own" else 0
     return LoopSettings(
         rule,
         limits,
@@ -60,6 +65,7 @@ def build_policy(config: Config, rate: float) -> LoopSettings:
         plans,
         slack,
         between_polls=True,
+        queue_age=queue_age,
         appraise=appraise,
     )
 
@@ -73,7 +79,10 @@ def quotas_of(config: Config) -> Quotas:
 def build_pacing(config: Config) -> Pacing:
     """Intervals at which the cluster is polled."""
     loop = config.loop
-    return Pacing(loop.interval, loop.jitter, loop.longest_interval, loop.slow_answer)
+    calm = 0
+    if config.acting.mode == "own":
+        calm = max(loop.interval, min(_CALM_INTERVALS * loop.interval, loop.longest_interval, _LONGEST_CALM))
+    return Pacing(loop.interval, loop.jitter, loop.longest_interval, loop.slow_answer, calm)
 
 
 def build_guards(

@@ -82,8 +82,7 @@ class ReadinessCheck:
         return f"no cycle has ended since {format_instant(status.time)}; read the daemon's log"
 
     def _longest(self) -> Seconds:
-        pacing = self._pace.pacing
-        return pacing.longest if self._pace.stretched else pacing.interval
+        return self._pace.longest_now
 
     def _snapshot(self) -> str:
         status, now = self._status(), self.now()

@@ -77,6 +77,8 @@ class Pacing:
     longest: Seconds = 600
     slow: float = 5.0
     """Real seconds after which an answer counts as slow."""
+    calm: Seconds = 0
+    """Interval while no chain has anything due; at least ``interval``."""
 
 
 class Pace:
@@ -86,6 +88,11 @@ class Pace:
         self.pacing = pacing
         self._rng = rng
         self._doublings = 0
+        self._calm = False
+
+    def rest(self, calm: bool) -> None:
+        """Note whether the next cycle may come after the calm interval."""
+        self._calm = calm
 
     @property
     def shortest(self) -> Seconds:
@@ -98,9 +105,19 @@ class Pace:
         return self._doublings > 0
 
     @property
+    def longest_now(self) -> Seconds:
+        """The interval at most, be it stretched or calm, without its jitter."""
+        return self.pacing.longest if self.stretched else max(self.pacing.interval, self.pacing.calm)
+
+    @property
     def at_most(self) -> float:
         """Slurm's seconds that the interval has now at most."""
         return self._interval * (1 + self.pacing.jitter)
+
+    @property
+    def at_most_busy(self) -> float:
+        """The same, as if no cycle were calm."""
+        return self._busy * (1 + self.pacing.jitter)
 
     def answered(self, seconds: float) -> None:
         """Note how long a cycle's queries took, in real seconds."""
@@ -116,6 +133,10 @@ class Pace:
 
     @property
     def _interval(self) -> Seconds:
+        return max(self._busy, self.pacing.calm) if self._calm else self._busy
+
+    @property
+    def _busy(self) -> Seconds:
         longest = max(self.pacing.longest, self.pacing.interval)
         return min(self.pacing.interval << self._doublings, longest)
 
@@ -271,7 +292,7 @@ class WallTicks:
         """
         del deciding  # links of ours may change at any time, and waits of others are observed too
         rate = self._clock.rate
-        self._commands.wakes.every = seldom = self._pace.at_most / _WAKES_PER_INTERVAL / rate
+        self._commands.wakes.every = seldom = self._pace.at_most_busy / _WAKES_PER_INTERVAL / rate
         due = min(self._pace.interval(), max(0, wake - self._clock.now())) / rate
         breath = min(_BREATH, self._pace.shortest / rate)
         # What the loop itself waits for is rare, and on a fast clock a second is long; a slow Slurm is spared.

@@ -69,5 +69,7 @@ class LoopSettings:
     """Tolerated difference between this clock and Slurm's, s. Fixed at start."""
     between_polls: bool = False
     """Whether a cycle comes when a forecast says that a submission is due. Replays decide at their ticks alone."""
+    queue_age: Seconds = 0
+    """Maximum age of the queue while no chain has anything due, s; 0: it is read in each cycle, as in replays."""
     appraise: Seconds = 0
     """Seconds after a predecessor's end in which what the handover saved is predicted; 0: never, as in replays."""

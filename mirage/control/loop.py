@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirage.control.actions import ActionExecutor, journal_entry
+from mirage.control.calm import is_calm
 from mirage.control.clockcheck import ClockWatch
 from mirage.control.commands import CommandApplier
 from mirage.control.decider import Appraiser, Decider
@@ -21,7 +22,7 @@ from mirage.domain.bounds import format_instant
 from mirage.domain.chain import ChainStatus, Steering
 from mirage.domain.decision import Defer
 from mirage.domain.errors import ClusterUnavailable, StoreUnavailable
-from mirage.domain.job import NEVER
+from mirage.domain.job import ABSENT, NEVER
 from mirage.domain.journal import EntryKind
 from mirage.domain.link import LinkState
 from mirage.domain.snapshot import Snapshot
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from mirage.control.guard import Guards
     from mirage.control.prediction_requests import PredictionRequest, PredictionResult
     from mirage.domain.chain import ChainId, ChainRecord
+    from mirage.domain.decision import Wants
     from mirage.domain.job import Job, Seconds
     from mirage.domain.link import Link
     from mirage.ports import Ticks
@@ -84,6 +86,8 @@ class ControlLoop:
         self._last = Snapshot.unseen(now)
         self._held: HeldJobs | None = None
         self._contact: Seconds = 0
+        self._queue_read: Seconds = ABSENT
+        self._cycle = Cycle("", NEVER, deciding=True)
         # The first poll may hang, and users list their chains meanwhile.
         self.status = self._as_stored("no cycle yet")
 
@@ -152,6 +156,7 @@ class ControlLoop:
         files, decided = self._files.unknown, self._turns.decided
         status = Status(now, cycle.sentence, snapshot, chains, explained, cycles, protected, files, decided)
         self.status = replace(status, unready=self._files.unready)
+        self._cycle = cycle
         if unsaved:
             raise unsaved[0]
         return cycle
@@ -214,8 +219,8 @@ class ControlLoop:
         if few := heldlinks.shortage(record, self._held):
             self._hands.write(record, now, EntryKind.TROUBLE, few)
         stopped = pending.suspended(_job(record, record.head, snapshot))
-        said = filter(None, (cycle.sentence, stays, stopped, few, self._clocks.text))
-        return replace(cycle, sentence="; ".join(said))
+        unusual = [text for text in (stays, stopped, few, self._clocks.text) if text]
+        return replace(cycle, sentence="; ".join([cycle.sentence, *unusual]), calm=cycle.calm and not unusual)
 
     def _supply(self, record: ChainRecord, snapshot: Snapshot, now: Seconds) -> Cycle:
         match machine.need(record, now, self._policy.settle, self._contact):
@@ -227,7 +232,7 @@ class ControlLoop:
                 if link is not None and link.state is LinkState.PLANNED:
                     because = self._hands.doubts.get(link.tag, "")
                 text = pending.resting(reason, because, _job(record, link, snapshot))
-                return self._explain(record, now, text, deciding=False)
+                return self._calmly(record, now, text, deciding=False)
             case machine.Resubmit(link) if now < self._permits.next_try():
                 text = f"hold: Slurm does not show link {link.index}, which was submitted; protected mode"
                 return self._explain(record, now, text, deciding=True)
@@ -253,7 +258,7 @@ class ControlLoop:
         if isinstance(decision, Defer):
             sentence = f"hold: {decision.reason}{instead}"
             due = min(next_due(record, now, self._policy.settle), max(decision.until, now + _ANEW))
-            return Cycle(sentence, due, deciding=True)
+            return Cycle(sentence, due, deciding=True, calm=is_calm(record, now, due))
         return self._plan(record, f"{decision.reason}{instead}", now, unpinned=bool(loose))
 
     def _bid(self, record: ChainRecord, predecessor: Link, snapshot: Snapshot, now: Seconds) -> Cycle:
@@ -308,7 +313,7 @@ class ControlLoop:
         text = f"job {job.job_id} {held if is_back else 'waits in the queue'}"
         ours = record.chain.method is Steering.HOLD
         reason = pending.with_reason(text, job) if ours else pending.resting(text, "", job)
-        return self._explain(record, now, reason, deciding=True)
+        return self._calmly(record, now, reason, deciding=True)
 
     # 2. take the snapshot
 
@@ -317,7 +322,7 @@ class ControlLoop:
         records = self._chains.load()
         expected, known = expected_jobs(records), identities(records, released=self._held is not None)
         last, wants = self._last, self._guards.wants
-        queue = wants.queue or wants.window
+        queue = self._wants_queue(wants, now)
         self.status = self.status.asking()
         try:
             self._last = self._outside.cluster.snapshot(queue=queue, expected=expected, identities=known)
@@ -328,9 +333,21 @@ class ControlLoop:
         else:
             self._contact = min(self._contact, now)
             self._held = None if self._last.stock is None else HeldJobs(self._last.stock)
-            self._observer.seen(self._last, wants)
+            self._queue_read = now if queue else self._queue_read
+            self._observer.seen(self._last, replace(wants, window=wants.window and queue))
             self._clocks.compare(self._last, records, self._outside.clock.now())
         return self._last
+
+    def _wants_queue(self, wants: Wants, now: Seconds) -> bool:
+        """Whether this cycle reads the whole queue, not our links alone.
+
+        It is read anew where its age is more than ``queue_age``, a third of that where a chain is not calm, and
+        a tenth where something has fallen due.
+        """
+        age = self._policy.queue_age
+        allowed = age // 10 if now >= self._cycle.wake else age if self._cycle.calm else age // 3
+        recent = self._queue_read != ABSENT and 0 <= now - self._queue_read < allowed
+        return (wants.queue or wants.window or age > 0) and not recent
 
     # 3. note what happened
 
@@ -366,6 +383,10 @@ class ControlLoop:
     def _explain(self, record: ChainRecord, now: Seconds, text: str, *, deciding: bool) -> Cycle:
         self._hands.write(record, now, EntryKind.DECISION, text)
         return Cycle(text, next_due(record, now, self._policy.settle), deciding)
+
+    def _calmly(self, record: ChainRecord, now: Seconds, text: str, *, deciding: bool) -> Cycle:
+        cycle = self._explain(record, now, text, deciding=deciding)
+        return replace(cycle, calm=is_calm(record, now, cycle.wake))
 
     def _sent(self, act: Act, now: Seconds) -> Cycle:
         return Cycle(act.text, NEVER if act.done else now + self._policy.settle, deciding=True)

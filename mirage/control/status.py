@@ -62,6 +62,8 @@ class Cycle:
     """Whether some chain awaits a decision."""
     faults: tuple[ChainFault, ...] = ()
     """Errors of single chains and commands; the others had their turn all the same."""
+    calm: bool = False
+    """Whether the next poll may come later than usual, ``wake`` aside (``mirage.control.calm``)."""
 
 
 def joined(cycles: list[Cycle], faults: list[ChainFault]) -> Cycle:
@@ -71,6 +73,7 @@ def joined(cycles: list[Cycle], faults: list[ChainFault]) -> Cycle:
         min((cycle.wake for cycle in cycles), default=NEVER),
         any(cycle.deciding for cycle in cycles),
         (*faults, *(fault for cycle in cycles for fault in cycle.faults)),
+        calm=not faults and all(cycle.calm for cycle in cycles),
     )
 
 

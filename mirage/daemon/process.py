@@ -334,6 +334,7 @@ class _Daemon:
         _LOG.debug("%s", cycle.sentence, extra={"fields": fields})
         self._notifier.status(_summary(status))
         self._notifier.alive()
+        self._service.pace.rest(cycle.calm)
         due_s = self._service.pace.at_most / self._service.clock.rate
         stuck, outdated = self._service.guards.stuck, "; ".join(self._service.outdated)
         self._heartbeat.beat(cycles, cycle.sentence, self._turns.failures, due_s, stuck, outdated)

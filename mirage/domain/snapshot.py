@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -88,6 +88,19 @@ class Snapshot:
     """Never stored, and of no weight to any decision: what people call their jobs is theirs."""
     unmarked: frozenset[str] = frozenset()
     """Tags of links that are in the queue without them: their owner, or a plugin of Slurm, replaces comments."""
+
+    def with_queue_of(self, earlier: Snapshot) -> Snapshot:
+        """The same links with the queue and the nodes of an earlier snapshot."""
+        return replace(
+            self,
+            pending=earlier.pending,
+            running=earlier.running,
+            partitions=earlier.partitions,
+            users=earlier.users,
+            partition_names=earlier.partition_names,
+            qos_names=earlier.qos_names,
+            labels=earlier.labels,
+        )
 
     @classmethod
     def unseen(cls, time: Seconds) -> Snapshot:

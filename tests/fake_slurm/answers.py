@@ -84,6 +84,8 @@ def squeue(fake: FakeSlurm, call: Call) -> Answer:
     if "--format=%u|%a|%q" in call.arguments:
         return told(fake, call)
     rows = _queue(fake, call)
+    if user := option(call, "--user"):
+        rows = [row for row in rows if row["UserName"] == user]
     wanted = option(call, "--jobs")
     if wanted:
         rows = [row for row in rows if row["JobID"] in wanted.split(",")]
