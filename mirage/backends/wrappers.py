@@ -62,6 +62,8 @@ class InstrumentedCluster:
         finally:
             self._took(time.monotonic() - began)
         if not whole and previous is not None and links_seen is not None:
+            # Who waited when first seen, waited: of links the next whole snapshot is compared with that.
+            self._previous = replace(previous, links={**snapshot.links, **previous.links})
             snapshot = snapshot.with_queue_of(previous)
             links_seen(snapshot)
             return snapshot

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirage.control.actions import ActionExecutor, journal_entry
-from mirage.control.calm import is_calm
+from mirage.control.calm import QueueReads, held_surely, is_calm
 from mirage.control.clockcheck import ClockWatch
 from mirage.control.commands import CommandApplier
 from mirage.control.decider import Appraiser, Decider
@@ -22,7 +22,7 @@ from mirage.domain.bounds import format_instant
 from mirage.domain.chain import ChainStatus, Steering
 from mirage.domain.decision import Defer
 from mirage.domain.errors import ClusterUnavailable, StoreUnavailable
-from mirage.domain.job import ABSENT, NEVER
+from mirage.domain.job import NEVER
 from mirage.domain.journal import EntryKind
 from mirage.domain.link import LinkState
 from mirage.domain.snapshot import Snapshot
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from mirage.control.guard import Guards
     from mirage.control.prediction_requests import PredictionRequest, PredictionResult
     from mirage.domain.chain import ChainId, ChainRecord
-    from mirage.domain.decision import Wants
     from mirage.domain.job import Job, Seconds
     from mirage.domain.link import Link
     from mirage.ports import Ticks
@@ -86,7 +85,7 @@ class ControlLoop:
         self._last = Snapshot.unseen(now)
         self._held: HeldJobs | None = None
         self._contact: Seconds = 0
-        self._queue_read: Seconds = ABSENT
+        self._reads = QueueReads()
         self._cycle = Cycle("", NEVER, deciding=True)
         # The first poll may hang, and users list their chains meanwhile.
         self.status = self._as_stored("no cycle yet")
@@ -102,6 +101,7 @@ class ControlLoop:
         return Status(now, sentence, self._last, self._chains.load(), protection=protected, asked=False)
 
     def _publish(self) -> None:
+        self._reads.hurry()
         self.status = self.status.having(self._chains.load())
 
     def run(self, ticks: Ticks, finished: Callable[[], bool] = lambda: False) -> None:
@@ -113,6 +113,7 @@ class ControlLoop:
     def reconfigure(self, guards: Guards, policy: LoopSettings) -> None:
         """Use other predictors and settings from the next cycle on; to be called between cycles."""
         self._guards, self._policy = guards, policy
+        self._reads.hurry()
         self._turns = Turns(policy.decision_seconds)
         self._judge = replace(self._judge, guards=guards, rule=policy.rule, between_polls=policy.between_polls)
         self._applier = replace(self._applier, guards=guards, quotas=policy.quotas)
@@ -258,7 +259,8 @@ class ControlLoop:
         if isinstance(decision, Defer):
             sentence = f"hold: {decision.reason}{instead}"
             due = min(next_due(record, now, self._policy.settle), max(decision.until, now + _ANEW))
-            return Cycle(sentence, due, deciding=True, calm=is_calm(record, now, due))
+            calm = decision.until != NEVER and is_calm(record, now, due)
+            return Cycle(sentence, due, deciding=True, calm=calm)
         return self._plan(record, f"{decision.reason}{instead}", now, unpinned=bool(loose))
 
     def _bid(self, record: ChainRecord, predecessor: Link, snapshot: Snapshot, now: Seconds) -> Cycle:
@@ -313,7 +315,7 @@ class ControlLoop:
         text = f"job {job.job_id} {held if is_back else 'waits in the queue'}"
         ours = record.chain.method is Steering.HOLD
         reason = pending.with_reason(text, job) if ours else pending.resting(text, "", job)
-        return self._calmly(record, now, reason, deciding=True)
+        return self._calmly(record, now, reason, deciding=True, bound=held_surely(record, held=is_back))
 
     # 2. take the snapshot
 
@@ -322,7 +324,8 @@ class ControlLoop:
         records = self._chains.load()
         expected, known = expected_jobs(records), identities(records, released=self._held is not None)
         last, wants = self._last, self._guards.wants
-        queue = self._wants_queue(wants, now)
+        age = self._policy.queue_age
+        queue = (wants.queue or wants.window or age > 0) and self._reads.due(age, self._cycle, now)
         self.status = self.status.asking()
         try:
             self._last = self._outside.cluster.snapshot(queue=queue, expected=expected, identities=known)
@@ -330,24 +333,14 @@ class ControlLoop:
             self._hands.write(None, now, EntryKind.TROUBLE, f"the cluster does not answer: {error}")
             self._last = last if last.stale else replace(last, stale_since=last.time)
             self._contact = NEVER
+            self._reads.failed()
         else:
             self._contact = min(self._contact, now)
             self._held = None if self._last.stock is None else HeldJobs(self._last.stock)
-            self._queue_read = now if queue else self._queue_read
+            self._reads.done(now, whole=queue)
             self._observer.seen(self._last, replace(wants, window=wants.window and queue))
             self._clocks.compare(self._last, records, self._outside.clock.now())
         return self._last
-
-    def _wants_queue(self, wants: Wants, now: Seconds) -> bool:
-        """Whether this cycle reads the whole queue, not our links alone.
-
-        It is read anew where its age is more than ``queue_age``, a third of that where a chain is not calm, and
-        a tenth where something has fallen due.
-        """
-        age = self._policy.queue_age
-        allowed = age // 10 if now >= self._cycle.wake else age if self._cycle.calm else age // 3
-        recent = self._queue_read != ABSENT and 0 <= now - self._queue_read < allowed
-        return (wants.queue or wants.window or age > 0) and not recent
 
     # 3. note what happened
 
@@ -384,9 +377,11 @@ class ControlLoop:
         self._hands.write(record, now, EntryKind.DECISION, text)
         return Cycle(text, next_due(record, now, self._policy.settle), deciding)
 
-    def _calmly(self, record: ChainRecord, now: Seconds, text: str, *, deciding: bool) -> Cycle:
+    def _calmly(
+        self, record: ChainRecord, now: Seconds, text: str, *, deciding: bool, bound: bool = False
+    ) -> Cycle:
         cycle = self._explain(record, now, text, deciding=deciding)
-        return replace(cycle, calm=is_calm(record, now, cycle.wake))
+        return replace(cycle, calm=is_calm(record, now, cycle.wake, bound=bound))
 
     def _sent(self, act: Act, now: Seconds) -> Cycle:
         return Cycle(act.text, NEVER if act.done else now + self._policy.settle, deciding=True)
