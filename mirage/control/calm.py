@@ -22,12 +22,12 @@ AFTER: Seconds = 300
 
 
 def is_calm(record: ChainRecord, now: Seconds, due: Seconds, *, bound: bool = False) -> bool:
-    """Whether only the unexpected end of a link, or a command, can call for an act until ``BEFORE`` ahead of ``due``.
+    """Whether no act can be due until ``BEFORE`` ahead of ``due``, but for an unexpected end or a command.
 
-    One link runs, and is not to end. ``bound``: its successor in the queue cannot start before it ends; one that
-    can start may do so at any time, and then the handover begins. Without a successor in the queue the chain is not
-    calm where the last link ended early: this one may, too. Or nothing runs, and the only link waits in the queue,
-    or the chain is paused. Files are looked for in each cycle.
+    One link runs, and is not to end. ``bound``: its successor in the queue cannot start before it ends; one
+    that can start may do so at any time, and then the handover begins. Without a successor in the queue the
+    chain is not calm where the last link ended early: this one may, too. Or nothing runs, and the only link
+    waits in the queue, or the chain is paused. Files are looked for in each cycle.
     """
     head, waiting = record.head, record.waiting
     if due - now <= BEFORE or watched_files(record) or (record.over and record.cancel_running):

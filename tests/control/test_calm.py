@@ -175,7 +175,7 @@ class Acting(FakeCluster):
 
 
 class Lateness:
-    """Plays a chain by the calm loop; in each longer pause another loop, that looks each minute, says what is due."""
+    """Plays a chain by the calm loop; in each longer pause a loop without pauses shows what is due."""
 
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
