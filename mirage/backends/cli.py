@@ -66,7 +66,7 @@ class CliCluster:
     ) -> Snapshot:
         """The queue and the nodes now; without ``queue`` only the links. See the port.
 
-        Where all links are the account's own, slurmctld is then asked for this user's jobs alone: one RPC, whose
+        Where all links are the account's own, slurmctld is then asked for this user's jobs alone: two RPCs, whose
         cost does not grow with the queue. A link whose end cannot be learned because accounting is down stays as
         it was last seen.
         """
@@ -81,7 +81,8 @@ class CliCluster:
         """The option that leaves out jobs of other users; none where a link may be one of theirs."""
         account = self._memory.account_name
         owners = {identities[tag].owner if tag in identities else "" for tag in expected}
-        return (f"--user={account}",) if account and owners <= {account} else ()
+        # --local: jobs of other clusters of a federation are none of ours, and asking for it is one RPC more.
+        return ("--local", f"--user={account}") if account and owners <= {account} else ()
 
     def _queue(self, expected: Mapping[str, JobId], users: tuple[str, ...], *, columns: bool) -> Queue:
         mark = new_mark()

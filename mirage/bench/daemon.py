@@ -8,12 +8,13 @@ import resource
 import statistics
 import tempfile
 import time
+from collections import Counter
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mirage.bench import BenchSection, standin
-from mirage.domain.chain import Chain, ChainId, ChainRecord, DoneCondition
+from mirage.domain.chain import Chain, ChainId, ChainRecord, DoneCondition, Steering
 from mirage.domain.job import JobId, JobRequest, JobState
 from mirage.domain.link import Link, LinkState
 from mirage.ownprocess import spawning
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
     from mirage.bootstrap.cluster import ClusterConnection
+    from mirage.bootstrap.service import DaemonService
     from mirage.config.model import Config
+    from mirage.daemon.supervision import Supervisor
 
 SEED = 1
 HOUR = 3_600
@@ -33,6 +36,14 @@ POLL = 60
 """Seconds between two cycles by default (``loop.interval``)."""
 SIZES = (standin.Size(5_000, 500, 500, 50, 20), standin.Size(), standin.Size(100_000, 10_000, 10_000, 1_000, 400))
 _FIRST_LINK_ID = 5_000_000
+DAY = 24 * HOUR
+DAYS = tuple(
+    standin.Size(pending, 500, 500, chains, max(1, pending // 250))
+    for pending in (500, 5_000)
+    for chains in (1, 3, 10)
+)
+_RPCS = {"squeue": 2, "own": 2, "sinfo": 2, "scontrol": 2, "other": 2}
+"""RPCs to slurmctld of each command, by sdiag of Slurm 22.05."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +76,19 @@ def measure_daemon(
     return tuple(sections)
 
 
+def measure_day(say: Callable[[str], None], sizes: tuple[standin.Size, ...] = DAYS) -> tuple[BenchSection, ...]:
+    """One day of Slurm's time of a daemon of one user, for each size: RPCs to slurmctld, CPU time, memory."""
+    sections = []
+    for size in sizes:
+        say(f"a day: {size.pending} pending jobs, {size.chains} chains")
+        with tempfile.TemporaryDirectory() as name:
+            folder, now = Path(name), int(time.time())
+            standin.install_hours(folder, size, DAY // HOUR + 1, now, SEED)
+            section: BenchSection = _apart(_day_on_commands, folder, size, now)
+            sections.append(section)
+    return tuple(sections)
+
+
 def _section(title: str, size: standin.Size, cost: CycleCost) -> BenchSection:
     later, worked, answers = cost.cycles[1:], cost.worked[1:], cost.answers[1:]
     of_size = ", ".join(f"{count:,} {name}" for name, count in asdict(size).items() if name != "started")
@@ -92,19 +116,20 @@ def _behind_commands(size: standin.Size) -> CycleCost:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         standin.install(folder, size, records(size.chains, now), now, SEED)
-        cost = _apart(_on_commands, folder, size, now)
+        cost: CycleCost = _apart(_on_commands, folder, size, now)
         return replace(cost, calls=standin.calls(folder) / CYCLES)
 
 
 def _behind_simulation(size: standin.Size) -> CycleCost:
     with tempfile.TemporaryDirectory() as name:
-        return _apart(_on_simulation, Path(name), size, int(time.time()))
+        cost: CycleCost = _apart(_on_simulation, Path(name), size, int(time.time()))
+        return cost
 
 
 _BEHIND = {"Slurm's commands": _behind_commands, "the simulated cluster": _behind_simulation}
 
 
-def _apart(work: Callable[[Path, standin.Size, int, Connection], None], *arguments: object) -> CycleCost:
+def _apart(work: Callable[[Path, standin.Size, int, Connection], None], *arguments: object) -> Any:
     """Run in a separate process, whose memory is that of the daemon (and of a simulated cluster) alone."""
     context = spawning()
     ours, theirs = context.Pipe(duplex=False)
@@ -112,10 +137,10 @@ def _apart(work: Callable[[Path, standin.Size, int, Connection], None], *argumen
     process.start()
     theirs.close()
     try:
-        cost: CycleCost = ours.recv()
+        found = ours.recv()
     finally:
         process.join()
-    return cost
+    return found
 
 
 def records(count: int, now: int) -> tuple[ChainRecord, ...]:
@@ -210,3 +235,111 @@ def _work() -> float:
 
 def _ignore(previous: object, current: object) -> None:
     """Ignore snapshots: nothing listens here."""
+
+
+def day_records(count: int, owner: str, now: int) -> tuple[ChainRecord, ...]:
+    """Chains of one user whose 48-hour links have begun at times spread over the last 48 hours; pinned."""
+    made = []
+    for k, record in enumerate(records(count, now)):
+        chain = replace(record.chain, owner=owner, steering=Steering.AUTO)
+        start = now - (2 * k + 1) * 24 * HOUR // count
+        link = replace(record.links[0], planned=start, submit=start, start=start, end=start + 48 * HOUR)
+        made.append(replace(record, chain=chain, links=(link,)))
+    return tuple(made)
+
+
+def _day_on_commands(folder: Path, size: standin.Size, now: int, to: Connection) -> None:
+    """A daemon of this user on stand-ins for Slurm's commands, its clock moved from cycle to cycle."""
+    from mirage.backends.cli import CliCluster
+    from mirage.backends.execution import CommandRunner
+    from mirage.bootstrap.assembly import assemble
+    from mirage.bootstrap.cluster import ClusterConnection, ClusterInfo, command_environment, own_user
+    from mirage.bootstrap.policies import build_policy
+    from mirage.daemon.supervision import Supervisor
+
+    os.environ["PATH"] = f"{folder}:{os.environ['PATH']}"
+    logging.basicConfig(filename=folder / "log", level=logging.INFO)
+    config, user = _config(folder), own_user()
+    chains = day_records(size.chains, user, now)
+    jobs = standin.OwnJobs(folder, chains, now)
+    cluster = CliCluster(CommandRunner(command_environment(config.cluster)), jobs, user)
+    world = ClusterConnection(cluster, jobs, jobs, jobs, ClusterInfo(sharing=jobs), user)
+    service = assemble(config, world, lambda: None)
+    for record in chains:
+        service.store.chains.save(record)
+    supervisor = Supervisor(service)
+    jobs.move_on(now)
+    supervisor.cycle()  # reads everything for the first time
+    day = _played(folder, service, supervisor, jobs, DAY)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1_024
+    service.loop.reconfigure(service.guards, replace(build_policy(config, 1.0), queue_age=0))
+    service.pace.pacing = replace(service.pace.pacing, calm=0)
+    hour = _played(folder, service, supervisor, jobs, HOUR)
+    ended = sum(link.final for record in service.loop.status.chains for link in record.links)
+    service.close()
+    to.send(_day_section(size, day, hour, peak, ended))
+
+
+@dataclass(frozen=True, slots=True)
+class _Played:
+    """What a time of a daemon has cost."""
+
+    seconds: int
+    cycles: int
+    calls: Counter[str]
+    daemon: float
+    """CPU seconds of its cycles."""
+    commands: float
+    """CPU seconds of the commands."""
+
+    @property
+    def rpcs_per_hour(self) -> float:
+        """RPCs to slurmctld."""
+        return sum(_RPCS[name] * count for name, count in self.calls.items()) * HOUR / self.seconds
+
+    def a_day(self, seconds: float) -> str:
+        """CPU seconds, as those of a day."""
+        return f"{seconds * DAY / self.seconds:.1f} s"
+
+
+def _played(
+    folder: Path, service: DaemonService, supervisor: Supervisor, jobs: standin.OwnJobs, seconds: int
+) -> _Played:
+    """The cycles of that time; between them nothing is measured."""
+    until, cycles, daemon, commands = jobs.now() + seconds, 0, 0.0, 0.0
+    before, acts = Counter(standin.calls_by_name(folder)), jobs.acts
+    wake, calm = jobs.now(), False
+    while True:
+        service.pace.rest(calm)
+        following = max(1, min(round(service.pace.interval()), wake - jobs.now()))
+        if jobs.now() + following > until:
+            break
+        jobs.move_on(jobs.now() + following)
+        began = os.times()
+        cycle = supervisor.cycle()
+        ended = os.times()
+        cycles += 1
+        daemon += ended.user + ended.system - began.user - began.system
+        commands += ended.children_user + ended.children_system - began.children_user - began.children_system
+        wake, calm = cycle.wake, cycle.calm
+    calls = Counter(standin.calls_by_name(folder))
+    calls.subtract(before)
+    calls["other"] = jobs.acts - acts
+    return _Played(seconds, cycles, calls, daemon, commands)
+
+
+def _day_section(size: standin.Size, day: _Played, hour: _Played, peak: float, ended: int) -> BenchSection:
+    return BenchSection(
+        f"One day of a user's daemon: {size.pending:,} pending, {size.running:,} running, {size.chains} chains",
+        (
+            ("RPCs to slurmctld per hour", f"{day.rpcs_per_hour:.1f}"),
+            ("cycles", f"{day.cycles}"),
+            ("of these with the whole queue", f"{day.calls['squeue']}"),
+            ("links ended", f"{ended}"),
+            ("CPU time of the cycles", day.a_day(day.daemon)),
+            ("CPU time of the commands (stand-ins)", day.a_day(day.commands)),
+            ("peak resident memory", f"{peak:.0f} MB"),
+            ("RPCs per hour, each poll with the queue", f"{hour.rpcs_per_hour:.1f}"),
+            ("CPU time a day, each poll with the queue", hour.a_day(hour.daemon)),
+        ),
+    )

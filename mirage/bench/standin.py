@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mirage.domain.job import ABSENT, Job, JobId, JobState
 from mirage.slurm.queuetext import FIELDS
 from mirage.slurm.rows import CELL
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
-    from mirage.domain.chain import ChainRecord
+    from mirage.domain.chain import Chain, ChainRecord
+    from mirage.domain.job import JobChange, JobRequest, SignalReach
+    from mirage.domain.link import Link
 
+_FIRST_JOB = 10_000_000
+_SHOWN = 300
+"""Seconds for which slurmctld shows a job after its end (``MinJobAge``)."""
 _MARK = "@MARK@"
 _PARTITIONS = 20
 _USERS = 400
@@ -30,6 +37,14 @@ _SINFO = """#!/bin/sh
 echo sinfo >>{log}
 mark=${{SINFO_FORMAT##*%D}}
 exec sed "s/@MARK@/$mark/" {folder}/nodes
+"""
+_OWN_SQUEUE = """#!/bin/sh
+mark=${{SQUEUE_FORMAT2##*Comment:}}
+case "$*" in
+*--user=*) echo own >>{log}; exec sed "s/@MARK@/$mark/" {folder}/links ;;
+esac
+echo squeue >>{log}
+exec sed "s/@MARK@/$mark/" {folder}/links {folder}/queue
 """
 _SCONTROL = """#!/bin/sh
 echo scontrol >>{log}
@@ -66,9 +81,32 @@ def install(folder: Path, size: Size, records: tuple[ChainRecord, ...], now: int
         program.chmod(0o755)
 
 
+def install_hours(folder: Path, size: Size, hours: int, now: int, seed: int) -> None:
+    """As ``install``, with a queue for each hour, ``queue.HOUR``; ``squeue`` prints ``links`` and ``queue``.
+
+    With ``--user`` it prints ``links`` alone, as Slurm does.
+    """
+    install(folder, size, (), now, seed)
+    for hour in range(hours):
+        rows = _queue(size, (), now + 3_600 * hour, size.started * hour, np.random.default_rng(seed))
+        (folder / f"queue.{hour}").write_text("".join(rows[1:]), encoding="utf-8")
+    (folder / "squeue").write_text(_OWN_SQUEUE.format(log=folder / "calls", folder=folder), encoding="utf-8")
+
+
+def write_links(folder: Path, jobs: Iterable[Job]) -> None:
+    """What ``squeue`` prints of the links, ended ones too."""
+    rows = [_row(*FIELDS), *map(_job_row, jobs)]
+    (folder / "links").write_text("".join(rows), encoding="utf-8")
+
+
 def calls(folder: Path) -> int:
     """Number of calls of any of the commands."""
-    return len((folder / "calls").read_text(encoding="utf-8").splitlines())
+    return len(calls_by_name(folder))
+
+
+def calls_by_name(folder: Path) -> list[str]:
+    """Each call in order: the command, or ``own`` for a ``squeue`` of one user."""
+    return (folder / "calls").read_text(encoding="utf-8").splitlines()
 
 
 def _row(*cells: object) -> str:
@@ -110,6 +148,15 @@ def _link_row(record: ChainRecord) -> str:
     return _row(link.job_id, link.job_id, "RUNNING", chain.owner, "group0", *times, *where)
 
 
+def _job_row(job: Job) -> str:
+    pending = job.state is JobState.PENDING
+    start, end = ("N/A", "N/A") if pending else (job.start, job.end)
+    times = (job.submit, job.submit, start, end, "2-00:00:00")
+    on = (job.node_list, "") if pending else ("", job.node_list)
+    where = (1, "part0", "normal", 1_000, 0, 0, *on, _tres(1), "Resources" if pending else "None")
+    return _row(job.job_id, job.job_id, job.state.name, job.user, "group0", *times, *where, job.name, job.tag)
+
+
 def _tres(nodes: int) -> str:
     return f"cpu={56 * nodes},mem={180 * nodes}G,node={nodes},billing={56 * nodes},gres/gpu={4 * nodes}"
 
@@ -122,3 +169,103 @@ def _nodes(size: Size) -> list[str]:
         counts = parts | {"idle": each - sum(parts.values())}
         rows += [_row(f"part{partition}", state, nodes) for state, nodes in counts.items()]
     return rows
+
+
+class OwnJobs:
+    """The links of one user, on nodes of their own: actuator, clock, and what is known of the nodes, in one."""
+
+    rate = 1.0
+
+    def __init__(self, folder: Path, chains: tuple[ChainRecord, ...], now: int) -> None:
+        self._folder, self._begin, self._time, self._hour = folder, now, now, ABSENT
+        self.acts = 0
+        links = [(record.chain, record.links[-1]) for record in chains]
+        self._jobs = {link.job_id: _running_job(chain, link, f"c{k + 1}") for k, (chain, link) in enumerate(links)}
+
+    def now(self) -> int:
+        """Slurm's time."""
+        return self._time
+
+    def move_on(self, until: int) -> None:
+        """Let links end and start until then, and have ``squeue`` show that."""
+        self._time = until
+        for job in sorted(self._jobs.values(), key=lambda job: job.submit):
+            self._jobs[job.job_id] = self._brought_up(job)
+        self._jobs = {
+            number: job for number, job in self._jobs.items() if not job.state.finished or until - job.end < _SHOWN
+        }
+        write_links(self._folder, self._jobs.values())
+        if (hour := (until - self._begin) // 3_600) != self._hour:
+            self._hour = hour
+            queue = self._folder / "queue"
+            queue.unlink(missing_ok=True)
+            queue.symlink_to(self._folder / f"queue.{hour}")
+
+    def _brought_up(self, job: Job) -> Job:
+        if job.state is JobState.RUNNING and job.end <= self._time:
+            return replace(job, state=JobState.TIMEOUT)
+        before = [other for other in self._jobs.values() if other.node_list == job.node_list and other != job]
+        if job.state is JobState.PENDING and all(other.state.finished for other in before):
+            start = max((other.end for other in before), default=self._time)
+            return replace(job, state=JobState.RUNNING, start=start, end=start + job.limit)
+        return job
+
+    def submit(self, request: JobRequest) -> JobId:
+        """Take the link; it starts once its nodes are free."""
+        self.acts += 1
+        job_id = JobId(_FIRST_JOB + self.acts)
+        user, now, nodes = request.user, self._time, request.node_list
+        self._jobs[job_id] = Job(
+            job_id,
+            request.name,
+            user,
+            "part0",
+            1,
+            request.limit,
+            JobState.PENDING,
+            now,
+            tag=request.tag,
+            node_list=nodes,
+        )
+        return job_id
+
+    def cancel(self, job_id: JobId, owner: str) -> None:
+        """No link is cancelled in that day."""
+        raise AssertionError(f"cancel {job_id} of {owner}")
+
+    def update(self, job_id: JobId, owner: str, change: JobChange) -> None:
+        """No link is changed in that day."""
+        raise AssertionError(f"update {job_id} of {owner}: {change}")
+
+    def signal(self, job_id: JobId, owner: str, signal: str, *, reach: SignalReach) -> None:
+        """No link is signalled in that day."""
+        raise AssertionError(f"signal {job_id} of {owner}: {signal} {reach}")
+
+    def estimate_start(self, request: JobRequest) -> int:
+        """Slurm plans no start."""
+        del request
+        self.acts += 1
+        return ABSENT
+
+    def why_shared(self, job: Job, *, spreads: bool) -> str:
+        """No node is shared."""
+        del job, spreads
+        self.acts += 1
+        return ""
+
+
+def _running_job(chain: Chain, link: Link, nodes: str) -> Job:
+    return Job(
+        link.job_id,
+        chain.name,
+        chain.owner,
+        "part0",
+        1,
+        chain.request.limit,
+        JobState.RUNNING,
+        link.submit,
+        link.start,
+        link.end,
+        tag=link.tag,
+        node_list=nodes,
+    )

@@ -30,9 +30,9 @@ _LOG = logging.getLogger(__name__)
 
 _APPRAISED = 900
 """Seconds after a predecessor's end in which it is predicted what the handover saved; at least two polls."""
-_QUEUE_AGE = 600
-"""Seconds between two reads of the whole queue while no chain of the daemon's user has anything due."""
-_CALM_INTERVALS, _LONGEST_CALM = 4, 600
+_QUEUE_AGE = 900
+"""Seconds between two reads of the whole queue while no forecast decides about a chain of the daemon's user."""
+_CALM_INTERVALS, _LONGEST_CALM = 5, 600
 """Intervals between two polls then, and seconds at most: a link that fails is noticed within this time."""
 _CLOCK_SLACK = 60
 """Real seconds by which this machine's clock and Slurm's may differ without a word."""

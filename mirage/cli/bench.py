@@ -58,6 +58,13 @@ Size = Annotated[
     ),
 ]
 
+Day = Annotated[
+    bool,
+    typer.Option(
+        "--day", help="daemon: one day of Slurm's time of a daemon of one user, instead of single cycles."
+    ),
+]
+
 
 def bench_command(  # noqa: PLR0913 (an option for each kind of benchmark)
     name: Name,
@@ -68,9 +75,11 @@ def bench_command(  # noqa: PLR0913 (an option for each kind of benchmark)
     recordings: Recordings = "tests/simulator/recordings",
     peers: Peers = [],  # noqa: B006 (required by typer; never modified)
     size: Size = "",
+    day: Day = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a benchmark; results are ratios within one run where there is a reference."""
+    name = f"{name} --day" if day else name
     sections = _measure(name, traces, models, muri, recordings, peers, _size(size))
     if as_json:
         typer.echo(json.dumps([{"title": s.title, "rows": [list(r) for r in s.rows]} for s in sections], indent=1))
@@ -109,6 +118,11 @@ def _measure(  # noqa: PLR0911 (one for each)
             from mirage.bench.standin import sized
 
             return measure_daemon(_say, *([(sized(*size),)] if size else ()))
+        case "daemon --day":
+            from mirage.bench.daemon import measure_day
+            from mirage.bench.standin import sized
+
+            return measure_day(_say, *([(sized(*size),)] if size else ()))
         case "api":
             from mirage.bench.api import measure_api
             from mirage.bench.standin import sized

@@ -69,12 +69,17 @@ class QueueReads:
     def due(self, age: Seconds, cycle: Cycle, now: Seconds) -> bool:
         """Whether it is to be read now; ``cycle``: the one before.
 
-        Its age is ``age`` at most, a third of that where a chain is not calm, and a tenth where something has
-        fallen due or a user has changed a chain.
+        Its age is ``age`` at most. Where a forecast decides it is two thirds of that, two ninths where that may be
+        soon, and a fifteenth where a submission has fallen due. So it is where a user has changed a chain.
         """
         if self._last == ABSENT or age <= 0:
             return True
-        allowed = age // 10 if self._due or now >= cycle.wake else age if cycle.calm else age // 3
+        if self._due or (cycle.forecast and now >= cycle.wake):
+            allowed = age // 15
+        elif cycle.forecast:
+            allowed = 2 * age // 3 if cycle.calm else 2 * age // 9
+        else:
+            allowed = age
         return not 0 <= now - self._last < allowed
 
     def hurry(self) -> None:

@@ -194,7 +194,7 @@ class ControlLoop:
         self._journal.skip(record.chain.chain_id)
         owner = record.chain.owner
         sentence = f"hold: decided in a later cycle; other chains of {owner} used this cycle's decision time"
-        return Cycle(sentence, next_due(record, now, self._policy.settle), deciding=True)
+        return Cycle(sentence, next_due(record, now, self._policy.settle), deciding=True, forecast=True)
 
     def _failed(self, record: ChainRecord, fault: ChainFault, now: Seconds) -> Cycle:
         """Return the cycle of a chain whose turn failed; the journal has the error once."""
@@ -260,7 +260,7 @@ class ControlLoop:
             sentence = f"hold: {decision.reason}{instead}"
             due = min(next_due(record, now, self._policy.settle), max(decision.until, now + _ANEW))
             calm = decision.until != NEVER and is_calm(record, now, due)
-            return Cycle(sentence, due, deciding=True, calm=calm)
+            return Cycle(sentence, due, deciding=True, calm=calm, forecast=True)
         return self._plan(record, f"{decision.reason}{instead}", now, unpinned=bool(loose))
 
     def _bid(self, record: ChainRecord, predecessor: Link, snapshot: Snapshot, now: Seconds) -> Cycle:

@@ -64,6 +64,8 @@ class Cycle:
     """Errors of single chains and commands; the others had their turn all the same."""
     calm: bool = False
     """Whether the next poll may come later than usual, ``wake`` aside (``mirage.control.calm``)."""
+    forecast: bool = False
+    """Whether a forecast of the queue decides when some chain submits."""
 
 
 def joined(cycles: list[Cycle], faults: list[ChainFault]) -> Cycle:
@@ -74,6 +76,7 @@ def joined(cycles: list[Cycle], faults: list[ChainFault]) -> Cycle:
         any(cycle.deciding for cycle in cycles),
         (*faults, *(fault for cycle in cycles for fault in cycle.faults)),
         calm=not faults and all(cycle.calm for cycle in cycles),
+        forecast=any(cycle.forecast for cycle in cycles),
     )
 
 

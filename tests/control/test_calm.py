@@ -20,7 +20,7 @@ from mirage.domain.failurepolicy import FailureAction, FailurePolicies, FailureP
 from mirage.domain.job import NEVER, JobId, JobRequest, JobState, WarnSignal
 from mirage.domain.link import Link, LinkState
 
-INTERVAL, CALM, JITTER = 60, 240, 0.1
+INTERVAL, CALM, JITTER = 60, 300, 0.1
 GO_ON = FailurePolicy(FailureAction.CONTINUE)
 FOREVER = FailurePolicies(GO_ON, GO_ON, GO_ON)
 
@@ -45,7 +45,7 @@ def polls_of_an_hour(queue_age: int) -> list[bool]:
 
 
 def test_the_queue_is_read_seldom_where_nothing_is_due() -> None:
-    assert polls_of_an_hour(600).count(True) <= 7
+    assert polls_of_an_hour(900).count(True) <= 7
 
 
 def test_without_a_bound_only_predictors_have_the_queue_read() -> None:
@@ -61,39 +61,42 @@ def test_only_a_calm_cycle_lengthens_the_interval() -> None:
     assert pace.interval() == INTERVAL
 
 
-CALM_CYCLE, BUSY_CYCLE = Cycle("", NEVER, deciding=True, calm=True), Cycle("", NEVER, deciding=True)
+CYCLE = Cycle("", NEVER, deciding=True)
 
 
 def read_at(reads: QueueReads, cycle: Cycle, *times: int) -> list[int]:
     """At which of these times the queue is read."""
     found = []
     for now in times:
-        whole = reads.due(600, cycle, now)
+        whole = reads.due(900, cycle, now)
         reads.done(now, whole=whole)
         found += [now] if whole else []
     return found
 
 
-def test_the_queue_is_read_more_often_where_a_chain_is_not_calm() -> None:
-    minutes = range(0, 1_201, 60)
-    assert read_at(QueueReads(), CALM_CYCLE, *minutes) == [0, 600, 1_200]
-    assert read_at(QueueReads(), BUSY_CYCLE, *minutes) == [0, 240, 480, 720, 960, 1_200]
-    assert read_at(QueueReads(), replace(CALM_CYCLE, wake=0), *minutes) == list(minutes)
+def test_the_queue_is_read_more_often_where_a_forecast_is_to_decide_soon() -> None:
+    minutes = range(0, 1_801, 60)
+    assert read_at(QueueReads(), CYCLE, *minutes) == [0, 900, 1_800]
+    assert read_at(QueueReads(), replace(CYCLE, wake=0), *minutes) == [0, 900, 1_800], "no forecast decides"
+    calm = replace(CYCLE, forecast=True, calm=True)
+    assert read_at(QueueReads(), calm, *minutes) == [0, 600, 1_200, 1_800]
+    assert read_at(QueueReads(), replace(calm, calm=False), *minutes) == list(range(0, 1_801, 240))[:8]
+    assert read_at(QueueReads(), replace(calm, wake=0), *minutes) == list(minutes)
 
 
 def test_an_unanswered_poll_and_a_command_have_the_queue_read() -> None:
     reads = QueueReads()
-    assert read_at(reads, CALM_CYCLE, 0, 60) == [0]
+    assert read_at(reads, CYCLE, 0, 60) == [0]
     reads.failed()
-    assert read_at(reads, CALM_CYCLE, 120, 180) == [120]
+    assert read_at(reads, CYCLE, 120, 180) == [120]
     reads.hurry()
-    assert read_at(reads, CALM_CYCLE, 200, 240, 300) == [200]
-    assert read_at(reads, CALM_CYCLE, 100) == [100], "the clock was set back"
+    assert read_at(reads, CYCLE, 200, 240, 300) == [200]
+    assert read_at(reads, CYCLE, 100) == [100], "the clock was set back"
 
 
 def test_a_command_has_the_queue_read_in_its_cycle() -> None:
     cluster = Counting(lambda request: Fate(wait=0))
-    service = Service(cluster, "fixed:1h", queue_age=600, between_polls=True)
+    service = Service(cluster, "fixed:1h", queue_age=900, between_polls=True)
     service.run(10 * HOUR, tick=10 * MIN)
     service.cycle(10 * HOUR + 1)
     cluster.polls.clear()
@@ -207,7 +210,7 @@ class Lateness:
             lead=int(rng.choice([0, 600, 5_400])),
         )
         cluster = Acting(self.fate, waits=[HOUR, 2 * HOUR, 90 * MIN] * 10)
-        return Service(cluster, predictor, chain_=made, queue_age=600, between_polls=True)
+        return Service(cluster, predictor, chain_=made, queue_age=900, between_polls=True)
 
     def play(self, until: int) -> tuple[str, ...]:
         service = self.service()
