@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections import Counter
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -76,15 +77,20 @@ def measure_daemon(
     return tuple(sections)
 
 
-def measure_day(say: Callable[[str], None], sizes: tuple[standin.Size, ...] = DAYS) -> tuple[BenchSection, ...]:
-    """One day of Slurm's time of a daemon of one user, for each size: RPCs to slurmctld, CPU time, memory."""
+def measure_day(
+    say: Callable[[str], None], sizes: tuple[standin.Size, ...] = DAYS, hours: int = 24
+) -> tuple[BenchSection, ...]:
+    """A day of Slurm's time of a daemon of one user, for each size: RPCs to slurmctld, CPU time, memory.
+
+    ``hours``: of the day, that are played.
+    """
     sections = []
     for size in sizes:
         say(f"a day: {size.pending} pending jobs, {size.chains} chains")
         with tempfile.TemporaryDirectory() as name:
             folder, now = Path(name), int(time.time())
-            standin.install_hours(folder, size, DAY // HOUR + 1, now, SEED)
-            section: BenchSection = _apart(_day_on_commands, folder, size, now)
+            standin.install_hours(folder, size, hours + 1, now, SEED)
+            section: BenchSection = _apart(partial(_day_on_commands, hours), folder, size, now)
             sections.append(section)
     return tuple(sections)
 
@@ -248,7 +254,7 @@ def day_records(count: int, owner: str, now: int) -> tuple[ChainRecord, ...]:
     return tuple(made)
 
 
-def _day_on_commands(folder: Path, size: standin.Size, now: int, to: Connection) -> None:
+def _day_on_commands(hours: int, folder: Path, size: standin.Size, now: int, to: Connection) -> None:
     """A daemon of this user on stand-ins for Slurm's commands, its clock moved from cycle to cycle."""
     from mirage.backends.cli import CliCluster
     from mirage.backends.execution import CommandRunner
@@ -270,7 +276,7 @@ def _day_on_commands(folder: Path, size: standin.Size, now: int, to: Connection)
     supervisor = Supervisor(service)
     jobs.move_on(now)
     supervisor.cycle()  # reads everything for the first time
-    day = _played(folder, service, supervisor, jobs, DAY)
+    day = _played(folder, service, supervisor, jobs, hours * HOUR)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1_024
     service.loop.reconfigure(service.guards, replace(build_policy(config, 1.0), queue_age=0))
     service.pace.pacing = replace(service.pace.pacing, calm=0)
@@ -330,14 +336,14 @@ def _played(
 
 def _day_section(size: standin.Size, day: _Played, hour: _Played, peak: float, ended: int) -> BenchSection:
     return BenchSection(
-        f"One day of a user's daemon: {size.pending:,} pending, {size.running:,} running, {size.chains} chains",
+        f"A user's daemon, {day.seconds // HOUR} hours: {size.pending:,} pending, {size.running:,} running, {size.chains} chains",
         (
             ("RPCs to slurmctld per hour", f"{day.rpcs_per_hour:.1f}"),
             ("cycles", f"{day.cycles}"),
             ("of these with the whole queue", f"{day.calls['squeue']}"),
             ("links ended", f"{ended}"),
-            ("CPU time of the cycles", day.a_day(day.daemon)),
-            ("CPU time of the commands (stand-ins)", day.a_day(day.commands)),
+            ("CPU time of the cycles, a day", day.a_day(day.daemon)),
+            ("CPU time of the commands (stand-ins), a day", day.a_day(day.commands)),
             ("peak resident memory", f"{peak:.0f} MB"),
             ("RPCs per hour, each poll with the queue", f"{hour.rpcs_per_hour:.1f}"),
             ("CPU time a day, each poll with the queue", hour.a_day(hour.daemon)),

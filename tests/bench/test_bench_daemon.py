@@ -40,3 +40,11 @@ def test_a_size_that_is_none_is_refused(text: str) -> None:
     result = CliRunner().invoke(app, ["bench", "daemon", "--size", text])
     assert result.exit_code
     assert re.search("--size", str(result.exception))
+
+
+def test_a_day_of_a_users_daemon_is_measured() -> None:
+    (section,) = daemon.measure_day(lambda step: None, (standin.sized(300, 400, 3),), hours=4)
+    rows = dict(section.rows)
+    assert rows["links ended"] == "0", "the first one ends after eight hours"
+    assert float(rows["RPCs to slurmctld per hour"]) < 40
+    assert 230 < float(rows["RPCs per hour, each poll with the queue"]) < 260, "four in each of sixty polls"
