@@ -44,7 +44,7 @@ DAYS = tuple(
     for chains in (1, 3, 10)
 )
 _RPCS = {"squeue": 2, "own": 2, "sinfo": 2, "scontrol": 2, "other": 2}
-"""RPCs to slurmctld of each command, by sdiag of Slurm 22.05."""
+"""RPCs to slurmctld of each command, by sdiag of Slurm 22.05; of other commands at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,8 +335,9 @@ def _played(
 
 
 def _day_section(size: standin.Size, day: _Played, hour: _Played, peak: float, ended: int) -> BenchSection:
+    of_size = f"{size.pending:,} pending, {size.running:,} running, {size.chains} chains"
     return BenchSection(
-        f"A user's daemon, {day.seconds // HOUR} hours: {size.pending:,} pending, {size.running:,} running, {size.chains} chains",
+        f"A user's daemon, {day.seconds // HOUR} hours: {of_size}",
         (
             ("RPCs to slurmctld per hour", f"{day.rpcs_per_hour:.1f}"),
             ("cycles", f"{day.cycles}"),

@@ -247,7 +247,7 @@ class OwnJobs:
         self.acts += 1
         return ABSENT
 
-    def why_shared(self, job: Job, *, spreads: bool) -> str:
+    def why_shared(self, job: Job, *, spreads: bool = False) -> str:
         """No node is shared."""
         del job, spreads
         self.acts += 1
