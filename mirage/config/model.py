@@ -111,8 +111,7 @@ class LoopSection(ConfigSection):
     """Decision loop."""
 
     interval: Positive = 60
-    """Time between two polls of the cluster, in Slurm's time. With acting.mode "own" five times as long, at most ten
-    minutes and loop.longest_interval, while no chain has anything due."""
+    """Time between two polls, in Slurm's time; with acting.mode "own" five times as long while nothing is due."""
     jitter: Annotated[float, Field(ge=0, le=0.5), NUMBER] = 0.1
     """Random variation of each interval, as a fraction of it (0-0.5)."""
     longest_interval: Positive = 600

@@ -53,7 +53,7 @@ def write(tmp_path: Path) -> Callable[[str], Path]:
 def test_without_files_the_defaults_of_the_code_hold() -> None:
     config = Config()
     assert build_policy(config, rate=1.0) == LoopSettings(
-        decision_seconds=30.0, plans=PlanBudget(), between_polls=True, appraise=1_200
+        decision_seconds=30.0, plans=PlanBudget(), between_polls=True, queue_age=900, appraise=1_200
     )
     assert build_policy(config, rate=60.0).settle == 60 * LoopSettings().settle
     rare = Config.model_validate({"loop": {"interval": 3_600}})

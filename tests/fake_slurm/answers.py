@@ -83,11 +83,9 @@ def option(call: Call, *names: str) -> str:
 def squeue(fake: FakeSlurm, call: Call) -> Answer:
     if "--format=%u|%a|%q" in call.arguments:
         return told(fake, call)
-    rows = _queue(fake, call)
-    if user := option(call, "--user"):
-        rows = [row for row in rows if row["UserName"] == user]
-    wanted = option(call, "--jobs")
-    if wanted:
+    user = option(call, "--user")
+    rows = [row for row in _queue(fake, call) if user in ("", None, row["UserName"])]
+    if wanted := option(call, "--jobs"):
         rows = [row for row in rows if row["JobID"] in wanted.split(",")]
         if not rows:
             return Answer("", f"slurm_load_jobs error: {_INVALID_ID}\n", 1)
