@@ -58,7 +58,9 @@ def test_without_files_the_defaults_of_the_code_hold() -> None:
     assert build_policy(config, rate=60.0).settle == 60 * LoopSettings().settle
     rare = Config.model_validate({"loop": {"interval": 3_600}})
     assert build_policy(rare, rate=1.0).appraise == 7_200, "at least one poll falls into that time"
-    assert build_pacing(config) == Pacing()
+    assert build_pacing(config) == Pacing(calm=300)
+    sudo = Config.model_validate({"acting": {"mode": "sudo"}})
+    assert (build_pacing(sudo), build_policy(sudo, rate=1.0).queue_age) == (Pacing(), 0), "it serves many users"
     assert Retention(**config.store.retention.model_dump()) == Retention()
 
 

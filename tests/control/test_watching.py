@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from mirage.backends.wrappers import InstrumentedCluster
 from mirage.bootstrap.records import SnapshotWatch
 from mirage.domain.errors import ClusterUnavailable, StoreUnavailable
+from mirage.domain.job import NEVER, Job, JobId, JobState
 from mirage.domain.snapshot import JobColumns, Snapshot
 
 
@@ -78,6 +81,49 @@ def test_starts_are_noted_between_answers_however_far_apart() -> None:
     assert kept.jobs == [2, 3]
     assert kept.times == [100, 280]
     assert len(took) == 4
+
+
+def with_link(snapshot: Snapshot, state: JobState) -> Snapshot:
+    """Link 2, which waits for the nodes of another one, or runs there."""
+    start = -1 if state is JobState.PENDING else snapshot.time
+    job = Job(JobId(2), "svc", "u", "p", 1, 3_600, state, 0, start, tag="mirage:svc:2", node_list="n1")
+    return replace(snapshot, links={job.tag: job})
+
+
+class Alternating(Shown):
+    """Shows the queue only where it is asked for."""
+
+    def snapshot(self, **asked) -> Snapshot:
+        found = super().snapshot(**{**asked, "queue": True})
+        empty = queue_at(found.time, {})
+        return found if asked["queue"] else replace(found, pending=empty.pending, running=empty.running)
+
+
+def test_between_whole_snapshots_the_links_are_new_and_the_queue_is_not() -> None:
+    kept, links_seen = Kept(), []
+    waits, runs = JobState.PENDING, JobState.RUNNING
+    shown = Alternating(
+        queue_at(100, {1: 50}, (3,)),
+        with_link(queue_at(160, {1: 50}, (2, 3)), waits),
+        with_link(queue_at(220, {2: 190, 3: 200}), runs),
+        with_link(queue_at(700, {2: 190, 3: 200}), runs),
+    )
+    bound: list[int] = []
+
+    def add(jobs) -> None:
+        bound.extend(int(job) for job, at in zip(jobs.job_id, jobs.eligible, strict=True) if at == NEVER)
+        kept.jobs += jobs.job_id.tolist()
+
+    watch = SnapshotWatch(kept, kept, 100)
+    kept.add = add  # type: ignore[method-assign]
+    cluster = InstrumentedCluster(shown, watch.seen, lambda seconds: None, links_seen.append)
+    found = [cluster.snapshot(queue=queue) for queue in (False, False, False, True)]
+    assert [snapshot.time for snapshot in found] == [100, 160, 220, 700]
+    assert [snapshot.running.job_id.tolist() for snapshot in found] == [[1], [1], [1], [2, 3]]
+    assert [job.state for snapshot in found[1:] for job in snapshot.links.values()] == [waits, runs, runs]
+    assert [snapshot.time for snapshot in links_seen] == [160, 220]
+    assert (kept.times, sorted(kept.jobs)) == ([100, 700], [2, 3])
+    assert bound == [2], "it waited for nodes by name: its wait says nothing of the queue"
 
 
 @pytest.mark.parametrize(
