@@ -15,7 +15,7 @@ from mirage.backends.cli_actuator import CliActuator
 from mirage.backends.execution import CommandRunner
 from mirage.domain.errors import ClusterUnavailable, NotPermitted, SubmissionRejected
 from mirage.domain.job import BatchScript, JobChange, JobId, JobRequest, JobState
-from mirage.domain.link import NO_JOB, LinkIdentity
+from mirage.domain.link import NO_JOB
 from mirage.slurm.error_messages import is_permanent
 
 if TYPE_CHECKING:
@@ -248,35 +248,6 @@ def ended(world: FakeWorld, exit_code: int = 0) -> tuple[str, JobId]:
     world.until(request, JobState.RUNNING)
     world.slurm.advance(600 + world.slurm.min_job_age + 100)
     return request.tag, job_id
-
-
-def own_view(world: FakeWorld) -> CliCluster:
-    """As a daemon of alice's sees the cluster."""
-    return CliCluster(CommandRunner(world.slurm.environment("alice")), world.slurm, "alice")
-
-
-def test_a_poll_of_ones_own_links_leaves_the_jobs_of_others_out(world: FakeWorld) -> None:
-    other, (request, job_id) = world.foreign_job(), world.submit(Doing(runs=600))
-    tag = request.tag
-    cluster, alices = own_view(world), {tag: LinkIdentity(tag, "alice")}
-    world.slurm.calls.clear()
-    seen = cluster.snapshot(queue=False, expected={tag: job_id}, identities=alices)
-    (call,) = world.slurm.calls
-    assert call.command == "squeue"
-    assert {"--local", "--user=alice"} <= set(call.arguments)
-    assert {job.job_id for job in seen.links.values()} == {job_id}
-    assert len(seen.pending) == len(seen.running) == 0
-    whole = cluster.snapshot(expected={tag: job_id}, identities=alices)
-    assert {*whole.pending.job_id, *whole.running.job_id} >= {other, job_id}
-
-
-@pytest.mark.parametrize("known", [{}, {"mirage:c1:1": LinkIdentity("mirage:c1:1", "bob")}])
-def test_a_poll_shows_all_where_a_link_may_be_another_users(world: FakeWorld, known: dict) -> None:
-    job_id = world.foreign_job()
-    world.slurm.calls.clear()
-    own_view(world).snapshot(queue=False, expected={"mirage:c1:1": job_id}, identities=known)
-    asked = [call for call in world.slurm.calls if call.command == "squeue"]
-    assert not any(argument.startswith("--user") for call in asked for argument in call.arguments)
 
 
 def test_what_runs_stays_as_it_was_seen_while_accounting_is_down(world: FakeWorld) -> None:
