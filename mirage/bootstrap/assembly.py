@@ -63,8 +63,7 @@ def assemble(
     config: Config, world: ClusterConnection, alive: Callable[[], None], tenure: Tenure = SOLE
 ) -> DaemonService:
     """The service that ``config`` describes, on a cluster that is there already."""
-    watching, channels = Observability(), tuple(build_channels(config.notifications))
-    in_shadow = models_in_shadow(config)
+    watching, in_shadow = Observability(), models_in_shadow(config)
     guards = build_guards(config, world.lore, watching.meters.predicted, in_shadow=in_shadow)
     watching.know(guards)
     pace, commands = Pace(build_pacing(config), np.random.default_rng()), CommandQueue()
@@ -82,7 +81,7 @@ def assemble(
     restored = _restored(store, tenure, world.user if config.acting.mode == "own" else "")
     outside = replace(_outside(noted, store, journal, commands, jobs, windows), restored=restored)
     loop = ControlLoop(outside, guards, policy)
-    watching.watch(config.notifications, channels, loop.status)
+    watching.watch(config.notifications, tuple(build_channels(config.notifications)), loop.status)
     service = DaemonService(
         config=config,
         loop=loop,
