@@ -16,7 +16,7 @@ from mirage.domain.job import ABSENT, BatchScript
 from mirage.provisioner.gates import cannot_look
 from mirage.provisioner.handover import why_loose
 from mirage.slurm.batchscript import plan_settings
-from mirage.slurm.jobrequest import may_spread, names_nodes
+from mirage.slurm.jobrequest import may_spread, may_use_partitions, names_nodes
 
 if TYPE_CHECKING:
     from mirage.domain.chain import Chain, ChainId, ChainRecord
@@ -51,7 +51,7 @@ class Pins:
 
         Empty: it can.
         """
-        why = _cannot_look(record.chain, request) or _named_nodes(request)
+        why = _cannot_look(record.chain, request) or _misplaced(request)
         if not why and may_spread(request):
             why = self._asked(predecessor, spreads=True)
         if why:
@@ -71,7 +71,7 @@ class Pins:
         known = self._told.get(record.chain.chain_id)
         if known is None or known[0] != job.job_id:
             request = record.chain.request
-            why = _named_nodes(request) or self._asked(job, spreads=may_spread(request))
+            why = _misplaced(request) or self._asked(job, spreads=may_spread(request))
             self._tell(record.chain.chain_id, job.job_id, why)
             return why
         return known[1]
@@ -98,10 +98,12 @@ def _cannot_look(chain: Chain, request: JobRequest, *, released: bool = False) -
     return cannot_look(batch)
 
 
-def _named_nodes(request: JobRequest) -> str:
-    if not names_nodes(request):
-        return ""
-    return "the job requests nodes by name, and Slurm keeps only one node list per job"
+def _misplaced(request: JobRequest) -> str:
+    if names_nodes(request):
+        return "the job requests nodes by name, and Slurm keeps only one node list per job"
+    if may_use_partitions(request):  # its predecessor's nodes are the only ones that it may have
+        return "the job names several partitions, and in one of them it may preempt its predecessor"
+    return ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -189,8 +189,8 @@ class Link:
 
     @property
     def worked(self) -> bool:
-        """Whether its script has run, or runs unless it waits first."""
-        return self.started and not self.waited
+        """Whether its script has run, or runs unless it waits first; not where its node could not start it."""
+        return self.started and not self.waited and self.job_state is not JobState.BOOT_FAIL
 
     @property
     def end_known(self) -> bool:

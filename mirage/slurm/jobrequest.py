@@ -150,6 +150,14 @@ def names_nodes(request: JobRequest) -> bool:
     return given is None or bool(given.keys() & {"nodelist", "nodefile"})
 
 
+def may_use_partitions(request: JobRequest) -> bool:
+    """Whether the request names several partitions, in its field, its options or its script."""
+    if "," in request.partition or request.batch is None:
+        return "," in request.partition
+    given = _given(request.batch)
+    return given is None or ("partition" in given and "," in (given["partition"].value or ""))
+
+
 def may_spread(request: JobRequest) -> bool:
     """Whether Slurm may give a further such job more nodes than this one has: no option says how many.
 
