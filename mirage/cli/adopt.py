@@ -202,6 +202,8 @@ def _plan(line: CommandLine, job_id: JobId) -> _Adoption | None:
         here = replace(here, shell=Shell())
     plan = make_plan(line, here, followed)
     remarks = list(_remarks(plan, job, submitted, known=options is not None))
+    if former:
+        remarks.append("the next links run the script inside Mirage's wrapper; changes around it are left out")
     if bound and not line.has("nodelist"):
         remarks.append(f"the job was a link of another chain: its binding to {bound} is not taken over")
     return _Adoption(replace(plan, remarks=(*plan.remarks, *remarks)), job, wish)

@@ -153,6 +153,7 @@ def test_former_link_is_followed_by_its_users_script_and_unbound(slurm: Path, wr
     assert (found["script"], found["chain"]["done"]) == (SCRIPT, {"links": 8})
     assert not [option for option in found["sbatch"] if option.startswith(("--nodelist", "--dependency"))]
     assert "cpu-001" in done.stderr
+    assert "left out" in done.stderr
     kept = json.loads(adopt(slurm, "47", "--dry-run", "--json", "-w", "cpu-002").stdout)
     assert "--nodelist=cpu-002" in kept["sbatch"]
 
