@@ -23,16 +23,35 @@ if TYPE_CHECKING:
 _SCRIPT = """\
 #!/bin/sh
 # Made by mirage submit. The jobs of this user's chains run it: it looks at the chains once, and prints in how many
-# seconds it is due again.
+# seconds it is due again. Where another job has looked meanwhile, it only prints that, unless called with "now".
 umask 077
-log={log}
-if [ -f "$log" ] && [ "$(wc -c <"$log")" -gt {longest} ]; then
-  : >"$log"
+PATH=/usr/bin:/bin
+cd {shared} || exit 1
+now=$(date +%s)
+due=$(cat due 2>/dev/null)
+case $due in
+  "" | *[!0-9]* | ????????????*) due=0 ;;
+esac
+if [ "$1" != now ] && [ "$due" -gt "$now" ] && [ "$due" -lt $((now + {longest_wait})) ]; then
+  echo $((due - now + $$ % {jitter}))
+  exit
 fi
-exec {command} 2>>"$log"
+if [ -f {log} ] && [ "$(wc -c <{log})" -gt {longest} ]; then
+  : >{log}
+fi
+wait=$(/usr/bin/env -i {command} 2>>{log}) || exit
+case $wait in
+  "" | *[!0-9]* | ?????*) exit 1 ;;
+esac
+echo $((now + wait)) >due.$$ && mv -f due.$$ due
+echo "$wait"
 """
 _LOG_FILE = "controller.log"
 _LONGEST_LOG = 1 << 20
+_LONGEST_WAIT = 700
+"""Seconds; a later time is that of a clock that was set."""
+_JITTER = 30
+"""Seconds over which the jobs that look next are spread: the first one looks for all."""
 _OWN = ("HOME", "USER", "LOGNAME", "SHELL")
 
 
@@ -125,7 +144,10 @@ def _script(shared: Path) -> str:
     variables = own | {"PATH": "/usr/bin:/bin"} | slurm_variables() | {"MIRAGE_API__ENABLED": "false"}
     words = [*(f"{name}={value}" for name, value in variables.items()), *mirage_words(), "cycle", "--turn"]
     return _SCRIPT.format(
-        log=shlex.quote(str(shared / _LOG_FILE)),
+        shared=shlex.quote(str(shared)),
+        log=_LOG_FILE,
         longest=_LONGEST_LOG,
-        command=f"/usr/bin/env -i {shlex.join(words)}",
+        longest_wait=_LONGEST_WAIT,
+        jitter=_JITTER,
+        command=shlex.join(words),
     )

@@ -43,7 +43,7 @@ _SCRIPT = """\
 # Made by mirage submit: looks after the chains of this user while none of their jobs does.
 trap '' HUP INT USR1 USR2
 while [ -r {file} ]; do
-  /bin/sh {file} && exit
+  /bin/sh {file} now && exit
   sleep 60
 done
 """

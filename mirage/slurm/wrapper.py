@@ -244,8 +244,10 @@ _CONTROLLER = """\
 # is due.
 ( (
   trap '' HUP INT USR1 USR2
+  mirage_when=now
   while kill -0 $$; do
-    mirage_wait=$(/bin/sh {file})
+    mirage_wait=$(/bin/sh {file} $mirage_when)
+    mirage_when=
     case $mirage_wait in
       "" | *[!0-9]* | ?????*) mirage_wait={interval} ;;
     esac

@@ -76,7 +76,7 @@ def test_the_script_runs_one_look_in_an_environment_of_its_own(
     (home / "bin").mkdir(parents=True)
     for name in ("sbatch", "mirage"):
         program = home / "bin" / name
-        program.write_text('#!/bin/sh\necho "$@"; env; echo complaint >&2\n')
+        program.write_text('#!/bin/sh\n(echo "$@"; env) >"$HOME/seen"; echo complaint >&2; echo 77\n')
         program.chmod(0o755)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("PATH", f"{home}/bin:{os.environ['PATH']}")
@@ -87,9 +87,24 @@ def test_the_script_runs_one_look_in_an_environment_of_its_own(
     done = subprocess.run(
         ["/bin/sh", shared / CONTROLLER], env={"OTHER": "1"}, capture_output=True, text=True, check=True
     )
-    lines = done.stdout.splitlines()
+    assert done.stdout == "77\n"
+    lines = (home / "seen").read_text().splitlines()
     assert lines[0] == "cycle --turn"
     assert {f"HOME={home}", "SLURM_CONF=/etc/slurm/it's.conf", "MIRAGE_API__ENABLED=false"} <= set(lines)
     assert "OTHER=1" not in lines
     assert any(line.startswith(f"PATH={home}/bin:") for line in lines)
     assert (done.stderr, (shared / "controller.log").read_text()) == ("", "complaint\n")
+    (home / "seen").unlink()
+    again = subprocess.run(["/bin/sh", shared / CONTROLLER], env={}, capture_output=True, text=True, check=True)
+    assert 60 < int(again.stdout) < 77 + 30, "another job has looked"
+    assert not (home / "seen").exists()
+    for due in ("x", "", "99999999999999999999", str(1 << 40), "0"):
+        (shared / "due").write_text(due)
+        subprocess.run(["/bin/sh", shared / CONTROLLER], env={}, capture_output=True, check=True)
+        assert (home / "seen").exists(), due
+        (home / "seen").unlink()
+    subprocess.run(["/bin/sh", shared / CONTROLLER, "now"], env={}, capture_output=True, check=True)
+    assert (home / "seen").exists()
+    (home / "bin" / "mirage").write_text("#!/bin/sh\nexit 1\n")
+    failed = subprocess.run(["/bin/sh", shared / CONTROLLER, "now"], env={}, capture_output=True, check=False)
+    assert (failed.returncode, failed.stdout) == (1, b"")
