@@ -45,4 +45,4 @@ def test_a_failed_prolog_is_a_failure_of_the_node(shell: Shell) -> None:
     shell.testbed.wait_until(lambda: not shell.says("mirage chains", "svc"), PATIENCE, done)
     chain = json.loads(shell.type("mirage chain show --json svc"))
     assert chain["status"] == "done", shell.type("mirage chain log svc")
-    assert [link["job_state"] for link in chain["links"]] == ["COMPLETED", "BOOT_FAIL", "COMPLETED"]
+    assert [link["job_state"] for link in chain["links"]] == ["COMPLETED", "BOOT_FAIL", "COMPLETED", "COMPLETED"]
