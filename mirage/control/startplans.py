@@ -51,7 +51,7 @@ class Pins:
 
         Empty: it can.
         """
-        why = _cannot_look(record.chain, request) or _misplaced(request)
+        why = _cannot_look(record.chain, request) or _misplaced(request, predecessor)
         if not why and may_spread(request):
             why = self._asked(predecessor, spreads=True)
         if why:
@@ -71,7 +71,7 @@ class Pins:
         known = self._told.get(record.chain.chain_id)
         if known is None or known[0] != job.job_id:
             request = record.chain.request
-            why = _misplaced(request) or self._asked(job, spreads=may_spread(request))
+            why = _misplaced(request, job) or self._asked(job, spreads=may_spread(request))
             self._tell(record.chain.chain_id, job.job_id, why)
             return why
         return known[1]
@@ -98,11 +98,14 @@ def _cannot_look(chain: Chain, request: JobRequest, *, released: bool = False) -
     return cannot_look(batch)
 
 
-def _misplaced(request: JobRequest) -> str:
+def _misplaced(request: JobRequest, predecessor: Job) -> str:
     if names_nodes(request):
         return "the job requests nodes by name, and Slurm keeps only one node list per job"
-    if may_use_partitions(request):  # its predecessor's nodes are the only ones that it may have
+    # The predecessor's nodes are the only ones that it may have: a higher partition would take them from that.
+    if may_use_partitions(request):
         return "the job names several partitions, and in one of them it may preempt its predecessor"
+    if request.partition and predecessor.partition and predecessor.partition != request.partition:
+        return f"its predecessor runs in another partition, {predecessor.partition}, and it may preempt that"
     return ""
 
 
