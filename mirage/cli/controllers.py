@@ -114,6 +114,7 @@ def drive_by_jobs(places: Places) -> None:
     """Write the script that links run, or write it again after a move of Mirage. Raises ``ConfigError``."""
     from mirage.atomic_file import read_regular, write_atomically
     from mirage.config.loading import load_config
+    from mirage.daemon.state_directory import make_private_folder
     from mirage.store.location import locate, make_shared
 
     if places.shared is None:
@@ -123,6 +124,7 @@ def drive_by_jobs(places: Places) -> None:
         raise ConfigError(
             "--controller", f"{old} has the chains of a daemon; end them and the daemon, then move this file away"
         )
+    make_private_folder(places.shared.parent, "service.state")
     make_shared(places.shared)
     file, text = places.shared / CONTROLLER, _script(places.shared).encode()
     try:

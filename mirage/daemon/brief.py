@@ -105,7 +105,8 @@ class BriefRun:
         """Print the seconds until the next call, where it is to do so."""
         if self._term.reports:
             due = _DAY if self._due is None else self._due - self._monotonic()
-            print(round(min(max(due, _SOONEST), _LATEST)))  # noqa: T201 - for the shell script that called
+            seconds = round(min(max(due, _SOONEST), _LATEST))
+            print(seconds, flush=True)  # noqa: T201 - for the shell script that called; the process may end at once
 
     def over(self, requests: int, connections: int) -> bool:
         """Whether the daemon is to end: nothing falls due before the next call, and no client uses it.

@@ -227,3 +227,10 @@ def test_a_call_follows_no_link_to_another_file(home: Home) -> None:
     assert done.returncode == 1
     assert "cron.log" in done.stderr
     assert precious.read_text() == "kept"
+
+
+def test_a_look_says_when_the_next_one_is_due(home: Home) -> None:
+    """Also where Slurm does not answer; then it fails, too."""
+    done = home.mirage("cycle", "--turn")
+    assert (done.returncode, done.stdout.strip().isdecimal()) == (1, True), done.stderr
+    assert 5 <= int(done.stdout) <= 600
