@@ -7,22 +7,11 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from training_script import PER_LINK, STEPS, TRAIN, steps_of
 from user_shell import PATIENCE
 
 if TYPE_CHECKING:
     from user_shell import Shell
-
-STEPS, PER_LINK = 75, 15
-TRAIN = f"""#!/bin/bash
-#SBATCH -J train -N1 --exclusive -t 20 -o train-%j.log
-#MIRAGE --handover none
-step=$(cat step 2>/dev/null || echo 0)
-while [ $step -lt {STEPS} ]; do
-  step=$((step + 1)); sleep 60; echo $step >step; echo "$SLURM_JOB_ID $step" >>steps
-  [ $((step % {PER_LINK})) = 0 ] && [ $step -lt {STEPS} ] && exit 0
-done
-touch done
-"""
 
 
 def test_a_chain_is_continued_by_calls_alone(shell: Shell) -> None:
@@ -34,9 +23,9 @@ def test_a_chain_is_continued_by_calls_alone(shell: Shell) -> None:
         assert time.monotonic() < limit
         shell.type("mirage cycle --every 1m")
     shell.testbed.wait_until(lambda: "mirage cycle" not in shell.type("ps x -o args"), PATIENCE, "its end")
-    lines = [line.split() for line in (shell.home / "steps").read_text().splitlines()]
-    assert [int(step) for _, step in lines] == list(range(1, STEPS + 1))
-    assert len(list(itertools.groupby(job for job, _ in lines))) == STEPS // PER_LINK
+    done = steps_of(shell.home)
+    assert [step for _, step in done] == list(range(1, STEPS + 1))
+    assert len(list(itertools.groupby(job for job, _ in done))) == STEPS // PER_LINK
 
 
 def test_commands_at_the_same_time_are_all_carried_out(shell: Shell) -> None:

@@ -11,31 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from training_script import PER_LINK, STEPS, TRAIN, steps_of
 from user_shell import PATIENCE
 
 if TYPE_CHECKING:
     from user_shell import Shell
-
-STEPS, PER_LINK = 75, 15
-TRAIN = """#!/bin/bash
-#SBATCH -J train -N1 --exclusive -t 20 -o train-%j.log
-#MIRAGE --handover none
-step=$(cat step 2>/dev/null || echo 0)
-while [ $step -lt {steps} ]; do
-  step=$((step + 1)); sleep 60; echo $step >step; echo "$SLURM_JOB_ID $step" >>steps
-  [ $((step % {per_link})) = 0 ] && [ $step -lt {steps} ] && exit 0
-done
-touch done
-"""
-
-
-def write_trainer(home: Path) -> None:
-    (home / "train.sh").write_text(TRAIN.format(steps=STEPS, per_link=PER_LINK))
-
-
-def steps_of(home: Path) -> list[tuple[str, int]]:
-    lines = [line.split() for line in (home / "steps").read_text().splitlines()]
-    return [(job, int(step)) for job, step in lines]
 
 
 def wait_for(path: Path, seconds: float = PATIENCE) -> None:
@@ -47,7 +27,7 @@ def wait_for(path: Path, seconds: float = PATIENCE) -> None:
 
 def test_a_chain_looks_after_itself(shell: Shell) -> None:
     """Not even a command is typed between the submission and the end."""
-    write_trainer(shell.home)
+    (shell.home / "train.sh").write_text(TRAIN)
     shell.type("mirage submit --controller job --done-file done train.sh")
     wait_for(shell.home / "done")
     done = steps_of(shell.home)
@@ -70,7 +50,7 @@ def test_a_chain_goes_on_where_its_node_is_gone_and_no_job_runs(shell: Shell) ->
     """Its successor is bound to that node, and its controller went with it."""
     if not shell.testbed.privileged:
         pytest.skip("only root can take a node down")
-    write_trainer(shell.home)
+    (shell.home / "train.sh").write_text(TRAIN)
     shell.type("mirage submit --controller job --done-file done train.sh")
     own = "squeue -h -n train -o '%T %i %N'"
     shell.testbed.wait_until(lambda: len(shell.type(own).split("\n")) > 2, PATIENCE, "the successor")
