@@ -41,8 +41,10 @@ def config(
     return Config.model_validate({"acting": acting, "cluster": {"rest": {"url": url}}})
 
 
-def test_in_its_own_name_nothing_changes(own: ClusterConnection) -> None:
-    assert act_as_configured(config("own"), own) is own
+def test_in_its_own_name_nothing_changes_but_who_adopts(own: ClusterConnection) -> None:
+    world = act_as_configured(config("own"), own)
+    assert replace(world, adopter=None) == own
+    assert world.adopter is not None
 
 
 @pytest.mark.parametrize("mode", ["agent", "release", "sudo", "token"])
