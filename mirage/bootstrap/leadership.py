@@ -60,7 +60,7 @@ def writing_condition(tenure: Tenure, url: str) -> Condition | None:
 
 def controller_script(config: Config) -> Path | None:
     """The script that links run, in the shared directory; ``None``: a daemon looks after the chains."""
-    shared = locate(config.store.url).directory
+    shared = locate(config.store.url).directory if config.store.url else None
     if shared is None or config.acting.mode != "own" or is_absent(shared / CONTROLLER):
         return None
     return shared / CONTROLLER
