@@ -49,6 +49,7 @@ class Home:
             "PYTHONPATH": str(ROOT),
             "XDG_STATE_HOME": str(self.folder / "state"),
             "STATE_DIRECTORY": str(self.folder / "state" / "mirage"),
+            "RUNTIME_DIRECTORY": str(self.folder / "state" / "mirage"),  # not the machine's, where root runs this
         }
         return subprocess.run(
             [sys.executable, "-m", "mirage", *words],
