@@ -116,6 +116,7 @@ class Daemon:
         actuator = ByOwner(self.line)
         guard = LinkGuard(cluster, actuator, actuator.identify)
         service = assemble(self.config, ClusterConnection(guard, guard, actuator, self.clock), lambda: None)
+        service.loop._turns._clock = float  # whose chains come first must not depend on this machine's speed
         self.service, self._supervisor = service, Supervisor(service, JumpWatch(self.clock.now, self.clock.true))
 
     def befall(self, write: Callable[[], Any]) -> Any:
