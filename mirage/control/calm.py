@@ -38,6 +38,10 @@ def is_calm(record: ChainRecord, now: Seconds, due: Seconds, *, bound: bool = Fa
         return not record.over and (alone or (record.status is ChainStatus.PAUSED and not record.live))
     if now - head.start < AFTER or head.is_retired or head.requeued:
         return False
+    if (
+        head.end != ABSENT and head.end - now <= BEFORE
+    ):  # its successor starts then, and the next one may be queued
+        return False
     if waiting is None:
         return record.live == (head,) and (record.over or not _ended_early(record))
     sure = bound or record.chain.one_writer  # one writer: nodes, a hold or a dependency keep it pending
