@@ -37,12 +37,12 @@ def test_a_chain_looks_after_itself(shell: Shell) -> None:
     shell.testbed.wait_until(lambda: not shell.testbed.queue(), PATIENCE, "the last call")
 
 
-def kill_job(job: str) -> None:
-    """All its processes, as where its node loses power."""
-    mark = f"SLURM_JOB_ID={job}".encode()
+def kill_job(job: str, conf: Path) -> None:
+    """All its processes, as where its node loses power; a job of another testbed may have the same number."""
+    marks = {f"SLURM_JOB_ID={job}".encode(), f"SLURM_CONF={conf}".encode()}
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if mark in (process / "environ").read_bytes().split(b"\0"):
+            if marks <= set((process / "environ").read_bytes().split(b"\0")):
                 os.kill(int(process.name), signal.SIGKILL)
 
 
@@ -57,7 +57,7 @@ def test_a_chain_goes_on_where_its_node_is_gone_and_no_job_runs(shell: Shell) ->
     shell.testbed.wait_until((shell.home / "steps").exists, PATIENCE, "the first step")
     (running,) = [line.split() for line in shell.type(own).splitlines() if "RUNNING" in line]
     _, job, node = running
-    kill_job(job)
+    kill_job(job, shell.testbed.conf)
     shell.testbed.node(node, "down")
     try:
         limit = time.monotonic() + PATIENCE
