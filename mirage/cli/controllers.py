@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from mirage.cli.arguments import UsageError
 from mirage.cli.connection import is_served, names_daemon
 from mirage.cli.install import mirage_words, slurm_variables
+from mirage.cli.printing import show
 from mirage.config.places import CONTROLLER, default_places, network_kind
 from mirage.domain.errors import ConfigError
 
@@ -46,6 +47,7 @@ esac
 echo $((now + wait)) >due.$$ && mv -f due.$$ due
 echo "$wait"
 """
+_DATABASE = "mirage.db"
 _LOG_FILE = "controller.log"
 _LONGEST_LOG = 1 << 20
 _LONGEST_WAIT = 700
@@ -86,6 +88,8 @@ def choose_controller(line: CommandLine, partition: str) -> None:
         )
     elif given == Controller.AUTO and not line.has("socket") and _is_likely(places):
         check_submission(partition)
+        if not places.self_driven:
+            show("no daemon answers: the jobs of this chain look after it (--controller job)", err=True)
         drive_by_jobs(places)
 
 
@@ -93,6 +97,8 @@ def _is_likely(places: Places) -> bool:
     """Whether every node sees the user's home, and no daemon answers or is called by cron."""
     if places.shared is None or places.self_driven:
         return places.self_driven
+    if (places.state / _DATABASE).exists():  # the user has a daemon, which does not run now
+        return False
     try:
         return bool(network_kind(places.shared)) and not is_served()
     except OSError:
@@ -119,7 +125,7 @@ def drive_by_jobs(places: Places) -> None:
 
     if places.shared is None:
         raise ConfigError("--controller", "job is for an ordinary user without $STATE_DIRECTORY; use a daemon")
-    old = places.state / "mirage.db"
+    old = places.state / _DATABASE
     if not places.self_driven and old.exists():
         raise ConfigError(
             "--controller", f"{old} has the chains of a daemon; end them and the daemon, then move this file away"

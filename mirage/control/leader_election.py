@@ -198,6 +198,11 @@ class LeaderElection:
         return self.candidate.term if self.candidate.holds and not self._unfit else 0
 
     @property
+    def answers(self) -> bool:
+        """Whether the last query of the database was answered."""
+        return not self._silent
+
+    @property
     def leader(self) -> str:
         """Name of the last known holder of the lease; empty: none."""
         return self.candidate.lease.name

@@ -102,15 +102,17 @@ class CallJobs:
         self._sent -= queued
         running = {int(link.job_id): record for record in chains for link in record.links if link.running}
         for job, record in running.items():
-            self._keep(f"{CALL}-{job}", record, queued, options=(f"--dependency=afterany:{job}",))
+            if not self._keep(f"{CALL}-{job}", record, queued, options=(f"--dependency=afterany:{job}",)):
+                return  # one refused sbatch a cycle is enough
         if not running and not queued and not self._sent:
             self._keep(CALL, chains[-1], queued, begin=status.time + _AFTER)
 
     def _keep(
         self, name: str, record: ChainRecord, queued: set[str], options: tuple[str, ...] = (), begin: int = 0
-    ) -> None:
+    ) -> bool:
+        """Whether the call is queued now."""
         if name in queued or name in self._sent:
-            return
+            return True
         of = record.chain.request
         batch = BatchScript(
             self._script,
@@ -138,10 +140,11 @@ class CallJobs:
                 self._complaint = str(error)
                 text = "a chain whose last job ends without a controller continues with your next command only"
                 _LOG.warning("event=call_not_queued name=%s error=%r text=%r", name, str(error), text)
-            return
+            return False
         self._complaint = ""
         self._sent.add(name)
         _LOG.info("event=call_queued name=%s", name)
+        return True
 
 
 def _continues(record: ChainRecord) -> bool:

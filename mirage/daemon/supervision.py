@@ -61,11 +61,12 @@ class LeaseRenewer:
     def await_term(self, *, insisting: bool) -> bool:
         """Whether this daemon leads; waits as long as a lease lasts, for that of a daemon that was killed.
 
-        Not ``insisting``: no longer than until another daemon renews its lease.
+        Not ``insisting``: no longer than until another daemon renews its lease. It does not wait for a database
+        that does not answer.
         """
         first = self.campaign.candidate.lease
         limit = time.monotonic() + self.campaign.candidate.terms.length + _BEYOND_A_LEASE
-        while not self.campaign.term and time.monotonic() < limit:
+        while not self.campaign.term and self.campaign.answers and time.monotonic() < limit:
             lease = self.campaign.candidate.lease
             if not insisting and lease.holder == first.holder and lease.beat > first.beat:
                 break

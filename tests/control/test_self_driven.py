@@ -34,9 +34,11 @@ class Queue:
     def __init__(self) -> None:
         self.requests: list[JobRequest] = []
         self.full = False
+        self.refused = 0
 
     def submit(self, request: JobRequest) -> JobId:
         if self.full:
+            self.refused += 1
             raise SubmissionRejected("QOSMaxSubmitJobPerUserLimit", "too many jobs")
         self.requests.append(request)
         return JobId(100 + len(self.requests))
@@ -104,7 +106,9 @@ def test_a_call_that_slurm_refuses_is_tried_again() -> None:
     queue, record = Queue(), running(fresh())
     calls = CallJobs(queue, OWNER, CONTROLLER)
     queue.full = True
-    calls.keep(status(queue.shown(), record))
+    other = replace(record, links=(replace(record.links[0], job_id=JobId(77)),))
+    calls.keep(status(queue.shown(), record, other))
+    assert queue.refused == 1, "once a cycle, however many links run"
     queue.full = False
     calls.keep(status(queue.shown(), record))
     assert len(queue.names) == 1

@@ -18,8 +18,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirage.config.places import CALLS
+from mirage.control.leader_election import LeaderCandidate, LeaderElection, LeaseTerms
 from mirage.control.status import Cycle
 from mirage.daemon.brief import BriefRun, Calls, Term, read_calls
+from mirage.daemon.supervision import LeaseRenewer
+from mirage.domain.errors import StoreUnavailable
 from mirage.domain.job import NEVER
 from mirage.domain.lease import VACANT, Lease
 from mirage.store.leases import FileLeases, open_leases
@@ -183,3 +186,20 @@ def test_a_call_leaves_the_lead_to_one_that_is_alive(folder: DaemonFolder) -> No
         renewing.result()
         assert daemon.said("daemon_stopped cycles=0"), daemon.text
     assert (leases.read().holder, leases.read().term) == ("other:1:x", 1)
+
+
+def test_nothing_waits_for_a_database_that_does_not_answer() -> None:
+    class Silent:
+        def read(self) -> Lease:
+            raise StoreUnavailable("the disk is full")
+
+        def swap(self, old: Lease, new: Lease) -> bool:
+            raise StoreUnavailable("the disk is full")
+
+    candidate = LeaderCandidate("me:1", "me", LeaseTerms(45))
+    office = LeaseRenewer(LeaderElection(Silent(), candidate, time.monotonic))
+    office.start()
+    began = time.monotonic()
+    assert not office.await_term(insisting=True)
+    assert time.monotonic() - began < 5
+    office.close()
